@@ -75,6 +75,7 @@ lockstep_rooms(train machine gguf batches:machine weights:machine tasks:machine,
 lockstep_module(library TORCH OPTIMIZE -O1 DEPENDS base comm launch data ops checkpoint parallel train)
 lockstep_program(start lockstep OPTIMIZE -O1 DEPENDS base config text model plan data monitor watch launch)
 include(RayDriver)
+include(Examples)
 # ncurses for `lockstep monitor --tui`. Only one file includes its header, which defines many names.
 foreach(name ncursesw tinfo)
   find_library(library_${name} NAMES lib${name}.a ${name} REQUIRED)

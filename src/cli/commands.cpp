@@ -9,6 +9,7 @@
 #include "cli/eval.h"
 #include "cli/export.h"
 #include "cli/generate.h"
+#include "cli/models.h"
 #include "cli/predict.h"
 #include "cli/replay.h"
 #include "cli/report_error.h"
@@ -28,6 +29,7 @@ std::span<const Command> commands() {
       {"generate", run_generate},
       {"data", run_data},
       {"export", run_export},
+      {"models", run_models},
       {"replay", run_replay},
       {"verify", run_verify},
       {"doctor", run_doctor},

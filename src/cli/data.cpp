@@ -13,11 +13,12 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
-#include "config/print.h"
+#include "base/terminal.h"
 #include "config/resolve.h"
 #include "data/encoder.h"
 #include "data/inputs.h"
 #include "data/tokenize.h"
+#include "start/completion.h"
 #include "text/tokenizer.h"
 #include "train/batches/datasets.h"
 #include "train/batches/labelled_data.h"
@@ -36,6 +37,22 @@ config::ResolveOptions show_options() {
   using Kind = config::Flag::Kind;
   config::ResolveOptions options;
   options.command = "data show";
+  options.common = {
+      {"Keys",
+       {"data.train",
+        "data.format",
+        "data.prompt",
+        "data.text_field",
+        "data.chat_template",
+        "data.chat_loss",
+        "data.instruction_field",
+        "data.input_field",
+        "data.output_field",
+        "data.long_documents",
+        "data.sequence_length",
+        "task.type",
+        "tokenizer.path",
+        "model.path"}}};
   options.required = {"data.train"};
   options.flags = {
       {"rows", Kind::kValue, "Number of documents. int; default: 3"},
@@ -103,12 +120,12 @@ std::string title_of(const Shown& shown, int64_t number) {
       shown.has_loss_mask ? fmt::format(", {} of them learned", shown.learned) : "");
 }
 
-std::string for_terminal(const Shown& shown, bool has_colours) {
+std::string for_terminal(const Shown& shown, bool is_coloured) {
   std::string text;
   for (const Run& run : shown.runs) {
     const char* before =
-        has_colours ? (run.is_learned ? "\x1b[32m" : "\x1b[2m") : (run.is_learned ? "⟦" : "");
-    const char* after = has_colours ? "\x1b[0m" : (run.is_learned ? "⟧" : "");
+        is_coloured ? (run.is_learned ? "\x1b[32m" : "\x1b[2m") : (run.is_learned ? "⟦" : "");
+    const char* after = is_coloured ? "\x1b[0m" : (run.is_learned ? "⟧" : "");
     text += fmt::format("{}{}{}", before, run.text, after);
   }
   if (shown.hidden > 0) {
@@ -273,9 +290,9 @@ int show(const config::Resolution& resolution) {
     fmt::print(
         "no documents{}\n", range.skip > 0 ? fmt::format(" after the first {}", range.skip) : "");
   }
-  const bool has_colours = ::isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
+  const bool is_coloured = has_colours(STDOUT_FILENO);
   for (size_t i = 0; i < shown.size(); ++i) {
-    fmt::print("{}\n{}\n\n", title_of(shown[i], number_of(i)), for_terminal(shown[i], has_colours));
+    fmt::print("{}\n{}\n\n", title_of(shown[i], number_of(i)), for_terminal(shown[i], is_coloured));
   }
   return 0;
 }
@@ -284,22 +301,28 @@ int show(const config::Resolution& resolution) {
 
 int run_data(std::vector<std::string> arguments) {
   const std::string word = arguments.empty() ? "" : arguments.front();
-  if (word == "--help" || word == "-h") {
-    fmt::print("{}", config::help(show_options()));
-    return 0;
-  }
-  if (word != "show") {
+  if (start::asks_for_completion(arguments)) {
+    if (arguments.size() < 3) {
+      fmt::print(
+          "{}",
+          start::complete(
+              {{.name = "", .kind = start::Completable::Kind::kPositional, .values = {"show"}}},
+              arguments));
+      return 0;
+    }
+    arguments.erase(arguments.begin() + 1);
+  } else if (word == "show") {
+    arguments.erase(arguments.begin());
+  } else if (!word.starts_with("--help") && word != "-h") {
     throw Error(
         ErrorKind::kConfig,
         word.empty() ? "lockstep data: a subcommand is required: show"
                      : fmt::format("lockstep data: unknown subcommand '{}'", word),
         "lockstep data show data.train=FILE tokenizer.path=FOLDER");
   }
-  arguments.erase(arguments.begin());
   const config::Resolution resolution = config::resolve(arguments, show_options());
   if (resolution.help) {
-    fmt::print("{}", config::help(show_options()));
-    return 0;
+    return start::print_help(show_options(), resolution, arguments);
   }
   return show(resolution);
 }

@@ -17,6 +17,7 @@
 #include "launch/plan/program.h"
 #include "launch/workers/read_identity.h"
 #include "launch/workers/supervisor.h"
+#include "start/completion.h"
 
 namespace lockstep::cli {
 namespace {
@@ -91,6 +92,10 @@ void run_ranks(int ranks, std::vector<Finding>& findings) {
 }  // namespace
 
 int run_doctor(std::vector<std::string> arguments) {
+  if (start::asks_for_completion(arguments)) {
+    fmt::print("{}", start::complete(kOptions, arguments));
+    return 0;
+  }
   const launch::OptionRules rules{"lockstep doctor", true, ""};
   const launch::Environment environment = launch::current_environment();
   launch::Options options = launch::parse_options(kOptions, rules, arguments, environment);

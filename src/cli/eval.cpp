@@ -13,15 +13,16 @@
 #include "cli/eval_unlearning.h"
 #include "cli/rank_context.h"
 #include "config/core/scalar.h"
-#include "config/print.h"
 #include "config/resolve.h"
 #include "data/bigram.h"
 #include "parallel/parallelize.h"
+#include "start/completion.h"
 #include "train/batches/datasets.h"
 #include "train/checkpointing.h"
 #include "train/evaluate.h"
 #include "train/plan.h"
 #include "train/tasks/unlearning.h"
+#include "train/weights/adapter_folder.h"
 #include "train/weights/model_loading.h"
 #include "train/weights/quantization.h"
 
@@ -32,6 +33,22 @@ config::ResolveOptions eval_options() {
   using Kind = config::Flag::Kind;
   config::ResolveOptions options;
   options.command = "eval";
+  options.common = {
+      {"Keys",
+       {"model.path",
+        "tokenizer.path",
+        "lora.adapter",
+        "quantization.bits",
+        "data.validation",
+        "data.prompt",
+        "data.sequence_length",
+        "data.text_field",
+        "data.label_field",
+        "task.type",
+        "task.metrics",
+        "training.per_device_eval_batch_size",
+        "training.bf16",
+        "parallel.tensor"}}};
   options.required = {"model.path"};
   options.flags = {
       {"nproc",
@@ -251,10 +268,10 @@ int run_eval(std::vector<std::string> arguments) {
   const config::ResolveOptions options = eval_options();
   config::Resolution resolution = config::resolve(arguments, options);
   if (resolution.help) {
-    fmt::print("{}", config::help(options));
-    return 0;
+    return start::print_help(options, resolution, arguments);
   }
-  const train::AdapterFlags adapters = adapter_flags(resolution);
+  train::AdapterFlags adapters = adapter_flags(resolution);
+  train::use_adapter_folder(resolution.config.model.path, adapters.folders);
   if (!adapters.folders.empty()) {
     resolution.config.lora.adapter = adapters.folders.front();
   }

@@ -12,8 +12,10 @@
 #include "cli/adapter_flags.h"
 #include "cli/quantization_flags.h"
 #include "start/parse.h"
+#include "train/checkpointing.h"
 #include "train/gguf_file.h"
 #include "train/merge.h"
+#include "train/weights/adapter_folder.h"
 #include "train/weights/model_loading.h"
 
 namespace lockstep::cli {
@@ -28,15 +30,16 @@ struct ExportRequest {
 
 start::Parsed read_request(std::vector<std::string> arguments, ExportRequest& request) {
   CLI::App app(
-      "Export a model as a folder that transformers loads, with adapters merged into it, with "
+      "Export a model as a folder that transformers loads: with adapters merged into it, with "
       "quantized linears (4 or 8 bits), or in another type; or as a GGUF file for llama.cpp");
   app.name("lockstep export");
-  app.add_option("--model", request.model, "A model folder, a checkpoint, or a Hub name")
+  app.add_option(
+         "model,--model",
+         request.model,
+         "A model folder, a checkpoint, an adapter folder, or a Hub name")
       ->required();
-  auto* adapter = add_adapter_flags(app, request.adapters);
-  auto* merge = app.add_flag("--merge", request.merges, "Merge the adapters into the weights");
-  adapter->needs(merge);
-  merge->needs(adapter);
+  add_adapter_flags(app, request.adapters);
+  app.add_flag("--merge", request.merges, "Merge the adapters, which is also the default");
   app.add_option("--output", request.output, "Folder to write to; with --gguf the file. path")
       ->required();
   auto* dtype = app.add_option(
@@ -106,6 +109,13 @@ int run_export(std::vector<std::string> arguments) {
   if (read_request(std::move(arguments), request) == start::Parsed::kHelpShown) {
     return 0;
   }
+  train::use_adapter_folder(request.model, request.adapters.folders);
+  if (request.merges && request.adapters.folders.empty()) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format("--merge: {} is not an adapter", request.model),
+        "give the adapter with --adapter FOLDER");
+  }
   const model::ModelSource base = train::find_source(request.model, "");
   check_output(request, base);
   const auto adapter = train::saved_adapters(request.adapters);
@@ -114,12 +124,13 @@ int run_export(std::vector<std::string> arguments) {
     throw Error(
         ErrorKind::kConfig,
         "nothing to do",
-        "add --adapter FOLDER --merge, --bits 4, --dtype bfloat16 or --gguf f16");
+        "add --adapter FOLDER, --bits 4, --dtype bfloat16 or --gguf f16");
   }
   const std::filesystem::path folder = !adapter                 ? std::filesystem::path()
                                        : adapter->parts.empty() ? adapter->folder
                                                                 : adapter->parts.front().folder;
   const auto tokenizer = find_tokenizer(base, folder);
+  std::string type;  // of the written weights
   if (!request.gguf.empty()) {
     for (const std::string& note : train::save_gguf(
              request.output,
@@ -134,14 +145,16 @@ int run_export(std::vector<std::string> arguments) {
       train::pack(model, *quantization);
     }
     train::save_merged(request.output, model, tokenizer.get());
+    type = train::type_name(model.type);
   }
   fmt::print(
-      "{}: {}{}{}{}{}\n",
+      "{}: {}{}{}{}{}{}\n",
       request.output,
       request.model,
       adapter ? fmt::format(" with {} merged", fmt::join(request.adapters.folders, ", ")) : "",
       quantization ? fmt::format(", packed in {}", train::text_of(*quantization)) : "",
-      request.dtype == "auto" ? "" : fmt::format(", in {}", request.dtype),
+      base.config.quantization && !quantization ? ", dequantized" : "",
+      type.empty() ? "" : fmt::format(", in {}", type),
       request.gguf.empty() ? "" : fmt::format(", as GGUF in {}", request.gguf));
   return 0;
 }

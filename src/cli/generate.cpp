@@ -8,6 +8,7 @@
 #include <optional>
 
 #include <CLI/CLI.hpp>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -24,6 +25,7 @@
 #include "train/machine/rank_context.h"
 #include "train/plan.h"
 #include "train/samples.h"
+#include "train/weights/adapter_folder.h"
 #include "train/weights/device_map.h"
 #include "train/weights/model_loading.h"
 
@@ -31,7 +33,8 @@ namespace lockstep::cli {
 namespace {
 
 struct Request {
-  std::string model, tokenizer, prompt, dtype = "auto", device_map = "auto";
+  std::string model, tokenizer, dtype = "auto", device_map = "auto";
+  std::optional<std::string> prompt;  // not given: a conversation
   std::string system;
   bool is_chat = false;
   /// Given options; the others are those of generation_config.json, otherwise the defaults.
@@ -46,14 +49,18 @@ struct Request {
 
 /// Fills the request. Returns kHelpShown if the command is complete.
 start::Parsed read_request(std::vector<std::string> arguments, Request& request) {
-  CLI::App app("Continue a prompt and print both; for an encoder-decoder, print its answer");
+  CLI::App app(
+      "Continue a prompt and print both; for an encoder-decoder, print its answer. With --chat and "
+      "no prompt, answer each line of stdin in a conversation");
   app.name("lockstep generate");
   app.add_option(
-         "--model", request.model, "A model folder, a checkpoint, an output_dir, or a Hub name")
+         "model,--model",
+         request.model,
+         "A model folder, a checkpoint, an output_dir, an adapter folder, or a Hub name")
       ->required();
   add_adapter_flags(app, request.adapters);
   app.add_option("--tokenizer", request.tokenizer, "Tokenizer to use instead of the model's. path");
-  app.add_option("--prompt", request.prompt, "Text to continue; - reads stdin. string")->required();
+  app.add_option("prompt,--prompt", request.prompt, "Text to continue; - reads stdin. string");
   app.add_flag(
       "--chat",
       request.is_chat,
@@ -109,6 +116,12 @@ void write_out(const std::string& text) {
   }
 }
 
+void tell_settings(const Request& request) {
+  if (!request.settings.empty()) {
+    log_info("{}: {}", model::kGenerationConfigName, request.settings);
+  }
+}
+
 enum class Output { kStdout, kNone };
 
 /// Writes the prompt and its continuation. If the model is an encoder-decoder, writes only the
@@ -126,10 +139,10 @@ void continue_prompt(
   };
   // A decoder continues the prompt. An encoder-decoder writes a separate answer.
   const bool answers = model.config().is_encoder_decoder() || request.is_chat;
-  if (output == Output::kStdout && !request.settings.empty()) {
-    log_info("{}: {}", model::kGenerationConfigName, request.settings);
+  if (output == Output::kStdout) {
+    tell_settings(request);
   }
-  write(answers ? "" : request.prompt);
+  write(answers ? "" : *request.prompt);
   text::StreamDecoder decoder(
       tokenizer, answers ? text::DecodedSpecials::kSkip : text::DecodedSpecials::kKeep);
   nn::generate(model, prompt, request.options, [&](int64_t id) {
@@ -139,19 +152,22 @@ void continue_prompt(
   write(decoder.finish() + "\n");
 }
 
-/// Returns the chat for the prompt, which is the user's message or a list of messages.
+/// Returns the system message and the prompt, which is the user's message or a list of messages.
 data::Chat chat_of(const Request& request) {
   data::Chat chat;
   if (!request.system.empty()) {
     chat.messages.push_back({{"role", "system"}, {"content", request.system}});
   }
-  auto given = parse_ordered_json(request.prompt);
+  if (!request.prompt) {
+    return chat;
+  }
+  auto given = parse_ordered_json(*request.prompt);
   if (given.is_array()) {
     for (auto& message : data::read_chat({{"messages", given}}, "messages", "--prompt").messages) {
       chat.messages.push_back(std::move(message));
     }
   } else {
-    chat.messages.push_back({{"role", "user"}, {"content", request.prompt}});
+    chat.messages.push_back({{"role", "user"}, {"content", *request.prompt}});
   }
   return chat;
 }
@@ -214,21 +230,131 @@ void check_options(const nn::GenerateOptions& options) {
   }
 }
 
-/// Encodes the prompt; the template's end marker of assistant messages also ends the answer.
-std::vector<int64_t> encode_chat(const text::Tokenizer& tokenizer, Request& request) {
-  const auto chats = data::ChatTemplate::of(tokenizer);
+std::shared_ptr<const data::ChatTemplate> chat_template(const text::Tokenizer& tokenizer) {
+  auto chats = data::ChatTemplate::of(tokenizer);
   if (chats == nullptr) {
     throw Error(
         ErrorKind::kConfig,
         "--chat: the tokenizer has no chat template",
         "use a model whose tokenizer has one, or remove --chat");
   }
+  return chats;
+}
+
+std::vector<int64_t> encode_chat(const text::Tokenizer& tokenizer, const data::Chat& chat) {
+  const std::vector<int32_t> ids = tokenizer.encode(
+      chat_template(tokenizer)->prompt(chat),
+      text::SpecialTokens::kRecognise,
+      text::Template::kOmit);
+  return {ids.begin(), ids.end()};
+}
+
+/// Conversation with a model. Each message of the user is answered with all earlier ones as
+/// context, up to the model's positions.
+class Conversation {
+ public:
+  Conversation(
+      const nn::LanguageModel& model,
+      std::shared_ptr<const text::Tokenizer> tokenizer,
+      const Request& request)
+      : model_(model),
+        tokenizer_(std::move(tokenizer)),
+        options_(request.options),
+        chat_(chat_of(request)),
+        kept_(chat_.messages.size()) {}
+
+  /// Answers each line of stdin until it ends.
+  void run() {
+    const bool is_interactive = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1;
+    const std::string mark = is_interactive ? "> " : "";
+    write_out(mark);
+    for (std::string line; std::getline(std::cin, line); write_out(mark)) {
+      if (line.find_first_not_of(" \t\r") != std::string::npos) {
+        answer(line);
+      }
+    }
+    write_out(is_interactive ? "\n" : "");
+  }
+
+ private:
+  void answer(const std::string& message) {
+    chat_.messages.push_back({{"role", "user"}, {"content", message}});
+    std::string answer;
+    text::StreamDecoder decoder(tokenizer_, text::DecodedSpecials::kSkip);
+    const auto show = [&](const std::string& text) {
+      write_out(text);
+      answer += text;
+    };
+    nn::generate(model_, prompt(), options_, [&](int64_t id) {
+      show(decoder.push(static_cast<int32_t>(id)));
+      return true;
+    });
+    show(decoder.finish());
+    write_out("\n");
+    chat_.messages.push_back({{"role", "assistant"}, {"content", answer}});
+  }
+
+  /// Returns the prompt. Removes the oldest messages if it and the answer exceed the model's
+  /// positions.
+  std::vector<int64_t> prompt() {
+    const auto limit = model::position_limit(model_.config());
+    std::vector<int64_t> ids = encode_chat(*tokenizer_, chat_);
+    while (limit && std::ssize(ids) + options_.max_new_tokens > *limit &&
+           chat_.messages.size() > kept_ + 2) {
+      const auto oldest = chat_.messages.begin() + static_cast<std::ptrdiff_t>(kept_);
+      chat_.messages.erase(oldest, oldest + 2);  // a message and its answer
+      ids = encode_chat(*tokenizer_, chat_);
+      if (!has_removed_) {
+        log_warning(
+            "the conversation exceeds the model's {} positions: its oldest messages are removed",
+            *limit);
+        has_removed_ = true;
+      }
+    }
+    return ids;
+  }
+
+  const nn::LanguageModel& model_;
+  std::shared_ptr<const text::Tokenizer> tokenizer_;
+  nn::GenerateOptions options_;
+  data::Chat chat_;
+  size_t kept_;  // messages at the beginning that are never removed
+  bool has_removed_ = false;
+};
+
+/// Encodes the prompt, if any. The template's end marker of assistant messages also ends an answer.
+std::vector<int64_t> encode(
+    const text::Tokenizer& tokenizer, const model::ModelConfig& config, Request& request) {
+  if (!request.is_chat) {
+    return train::encode_prompt(tokenizer, config, *request.prompt);
+  }
+  (void)chat_template(tokenizer);
   if (const auto end = data::end_of_turn_token(tokenizer)) {
     request.options.stop_tokens.push_back(*end);
   }
-  const std::vector<int32_t> ids = tokenizer.encode(
-      chats->prompt(chat_of(request)), text::SpecialTokens::kRecognise, text::Template::kOmit);
-  return {ids.begin(), ids.end()};
+  return request.prompt ? encode_chat(tokenizer, chat_of(request)) : std::vector<int64_t>{};
+}
+
+/// Reads the prompt from stdin if it is "-". Throws Error (config) if a prompt is required but not
+/// given.
+void read_prompt(Request& request) {
+  if (!request.prompt && !request.is_chat) {
+    throw Error(
+        ErrorKind::kConfig,
+        "lockstep generate: a prompt is required",
+        "give --prompt TEXT, or --chat for a conversation; see `lockstep generate --help`");
+  }
+  const bool reads_stdin = !request.prompt || *request.prompt == "-";
+  if (reads_stdin && request.tensor > 1) {
+    throw Error(
+        ErrorKind::kConfig,
+        "several ranks cannot read the prompt from stdin",
+        "give the text with --prompt, or leave --tensor at 1");
+  }
+  if (request.prompt == "-") {
+    request.prompt.emplace(
+        std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());
+  }
 }
 
 /// Generates on the ranks of a tensor-parallel group. Each rank has its shard of the model.
@@ -273,15 +399,8 @@ int run_generate(std::vector<std::string> arguments) {
     return 0;
   }
   check_options(options_given(request));
-  if (request.prompt == "-" && request.tensor > 1) {
-    throw Error(
-        ErrorKind::kConfig,
-        "several ranks cannot read the prompt from stdin",
-        "give the text with --prompt, or leave --tensor at 1");
-  }
-  if (request.prompt == "-") {
-    request.prompt.assign(std::istreambuf_iterator<char>(std::cin), {});
-  }
+  read_prompt(request);
+  train::use_adapter_folder(request.model, request.adapters.folders);
   const model::ModelSource source = train::find_source(request.model, "");
   if (source.config.bidirectional) {
     throw Error(
@@ -311,9 +430,7 @@ int run_generate(std::vector<std::string> arguments) {
   take_settings(settings, source.config, request);
   check_options(request.options);
   request.options.stop_tokens = model::stop_tokens(settings, source.config);
-  const std::vector<int64_t> prompt =
-      request.is_chat ? encode_chat(*tokenizer, request)
-                      : train::encode_prompt(*tokenizer, source.config, request.prompt);
+  const std::vector<int64_t> prompt = encode(*tokenizer, source.config, request);
   load.dtype = request.dtype == "auto"      ? train::stored_type(source)
                : request.dtype == "float32" ? at::kFloat
                                             : at::kBFloat16;
@@ -324,8 +441,15 @@ int run_generate(std::vector<std::string> arguments) {
   }
   train::keep_threads_within_quota(1);
   ops::keep_host_memory();  // large pages accelerate reading the weights
-  const auto positions = static_cast<int64_t>(prompt.size()) + request.options.max_new_tokens;
+  const auto positions = request.prompt
+                             ? static_cast<int64_t>(prompt.size()) + request.options.max_new_tokens
+                             : source.config.max_positions;
   const auto model = train::load_over_devices(source, load, request.device_map, positions);
+  if (!request.prompt) {
+    tell_settings(request);
+    Conversation(*model, tokenizer, request).run();
+    return 0;
+  }
   continue_prompt(*model, tokenizer, prompt, request, Output::kStdout);
   return 0;
 }

@@ -10,8 +10,9 @@
 #include "base/format.h"
 #include "cli/classify.h"
 #include "cli/rank_context.h"
-#include "config/print.h"
 #include "config/resolve.h"
+#include "start/completion.h"
+#include "train/weights/adapter_folder.h"
 
 namespace lockstep::cli {
 namespace {
@@ -20,6 +21,20 @@ config::ResolveOptions predict_options() {
   using Kind = config::Flag::Kind;
   config::ResolveOptions options;
   options.command = "predict";
+  options.common = {
+      {"Keys",
+       {"model.path",
+        "tokenizer.path",
+        "lora.adapter",
+        "quantization.bits",
+        "data.test",
+        "data.sequence_length",
+        "data.text_field",
+        "data.label_field",
+        "task.save_scores",
+        "training.per_device_eval_batch_size",
+        "training.bf16",
+        "parallel.tensor"}}};
   options.required = {"model.path"};
   options.flags = {
       {"nproc",
@@ -76,10 +91,9 @@ int predict(const config::Resolution& resolution, train::RankContext& rank_conte
 
 int run_predict(std::vector<std::string> arguments) {
   const config::ResolveOptions options = predict_options();
-  const config::Resolution resolution = config::resolve(arguments, options);
+  config::Resolution resolution = config::resolve(arguments, options);
   if (resolution.help) {
-    fmt::print("{}", config::help(options));
-    return 0;
+    return start::print_help(options, resolution, arguments);
   }
   if (resolution.value("text").has_value() == !resolution.config.data.test.empty()) {
     throw Error(
@@ -87,6 +101,7 @@ int run_predict(std::vector<std::string> arguments) {
         resolution.value("text") ? "--input and --text cannot be combined" : "nothing to classify",
         "give one of --input FILE and --text TEXT");
   }
+  train::use_adapter_folder(resolution.config);
   RankOptions ranks;
   ranks.command = "predict";
   ranks.arguments = std::move(arguments);

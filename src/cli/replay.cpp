@@ -17,6 +17,7 @@
 #include "cli/report_error.h"
 #include "config/print.h"
 #include "config/resolve.h"
+#include "start/completion.h"
 #include "start/train.h"
 #include "train/trainer.h"
 #include "watch/record/run.h"
@@ -49,6 +50,7 @@ int64_t step_of(const fs::path& checkpoint) {
 config::ResolveOptions replay_options() {
   config::ResolveOptions options = start::train_options();
   options.command = "replay";
+  options.usage = "lockstep replay CHECKPOINT [--step N] [key=value | --key value]...\n";
   std::erase_if(options.flags, [](const config::Flag& flag) {
     return flag.name == "dry-run" || flag.name == "json-schema" || flag.name == "print-config";
   });
@@ -149,9 +151,10 @@ bool compare(const fs::path& run, const fs::path& again, int64_t from, bool same
 }  // namespace
 
 int run_replay(std::vector<std::string> arguments) {
-  if (!arguments.empty() && (arguments.front() == "--help" || arguments.front() == "-h")) {
-    fmt::print("{}", config::help(replay_options()));
-    return 0;
+  if (!arguments.empty() && (arguments.front().starts_with("--help") || arguments.front() == "-h" ||
+                             start::asks_for_completion(arguments))) {
+    const config::ResolveOptions options = replay_options();
+    return start::print_help(options, config::resolve(arguments, options), arguments);
   }
   if (arguments.empty() || arguments.front().starts_with("-")) {
     throw usage("replay: the folder of a checkpoint is required as the first argument");

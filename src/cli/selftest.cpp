@@ -14,6 +14,7 @@
 #include "launch/doctor/checkup.h"
 #include "launch/plan/options.h"
 #include "launch/workers/worker_environment.h"
+#include "start/completion.h"
 
 namespace lockstep::cli {
 namespace {
@@ -133,6 +134,10 @@ int selftest(train::RankContext& rank_context, const std::string& file) {
 }  // namespace
 
 int run_selftest(std::vector<std::string> arguments) {
+  if (start::asks_for_completion(arguments)) {
+    fmt::print("{}", start::complete(kSelftestOptions, arguments));
+    return 0;
+  }
   const launch::OptionRules rules{"lockstep selftest", true, ""};
   launch::Options options =
       launch::parse_options(kSelftestOptions, rules, arguments, launch::current_environment());

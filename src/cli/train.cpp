@@ -18,6 +18,7 @@
 #include "start/train.h"
 #include "train/dry_run.h"
 #include "train/trainer.h"
+#include "train/weights/adapter_folder.h"
 #include "train/weights/model_loading.h"
 
 namespace lockstep::cli {
@@ -55,7 +56,8 @@ void write_log_to_pipe() {
 }  // namespace
 
 int run_train(std::vector<std::string> arguments) {
-  const config::Resolution resolution = config::resolve(arguments, start::train_options());
+  config::Resolution resolution = config::resolve(arguments, start::train_options());
+  train::use_adapter_folder(resolution.config);
   const config::TrainingSection& training = resolution.config.training;
   if (resolution.has("dry-run")) {
     start::warn(resolution.warnings);

@@ -8,10 +8,10 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "cli/rank_context.h"
-#include "config/print.h"
 #include "config/resolve.h"
 #include "parallel/verify.h"
 #include "plan/from_config/float8.h"
+#include "start/completion.h"
 #include "train/batches/datasets.h"
 #include "train/paired_data.h"
 #include "train/plan.h"
@@ -32,6 +32,23 @@ config::ResolveOptions verify_options() {
   using Kind = config::Flag::Kind;
   config::ResolveOptions options;
   options.command = "verify";
+  options.common = {
+      {"Keys",
+       {"model.path",
+        "model.preset",
+        "data.sequence_length",
+        "training.per_device_train_batch_size",
+        "training.gradient_accumulation_steps",
+        "training.bf16",
+        "training.optim",
+        "parallel.tensor",
+        "parallel.pipeline",
+        "parallel.context",
+        "parallel.expert",
+        "parallel.zero_stage",
+        "parallel.recompute",
+        "lora.r",
+        "quantization.bits"}}};
   options.flags = {
       {"model", Kind::kKey, "The same as model.path", "model.path"},
       {"nproc", Kind::kValue, "Ranks to start. int; default: product of the sizes of `parallel`"},
@@ -228,8 +245,7 @@ int run_verify(std::vector<std::string> arguments) {
   const config::ResolveOptions options = verify_options();
   const config::Resolution resolution = config::resolve(arguments, options);
   if (resolution.help) {
-    fmt::print("{}", config::help(options));
-    return 0;
+    return start::print_help(options, resolution, arguments);
   }
   const config::ParallelSection& parallel = resolution.config.parallel;
   RankOptions ranks;

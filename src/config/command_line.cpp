@@ -47,6 +47,10 @@ class CommandLineReader {
         problems_(problems) {}
 
   CommandLine read() {
+    if (!words_.empty() && words_.front() == kCompleteFlag) {
+      result_.help = true;
+      return std::move(result_);
+    }
     while (at_ < words_.size()) {
       const std::string& word = words_[at_++];
       if (word.starts_with("--") && word.size() > 2) {
@@ -61,7 +65,7 @@ class CommandLineReader {
         problem(
             word,
             "unexpected argument",
-            "write key=value, --key value, or -c file.yaml; `--help` lists all keys");
+            "write key=value, --key value, or -c file.yaml; `--help all` lists all keys");
       }
     }
     find_file();
@@ -97,7 +101,7 @@ class CommandLineReader {
 
   void short_flag(const std::string& word) {
     if (word == "-h") {
-      result_.help = true;
+      help(std::nullopt);
     } else if (word == "-m") {
       multirun(word);
     } else if (word == "-c" || word == "-cn" || word == "-cp" || word == "-cd") {
@@ -105,7 +109,18 @@ class CommandLineReader {
       const size_t which = word == "-c" ? 0 : word == "-cn" ? 1 : word == "-cp" ? 2 : 3;
       own_flag(names[which], word, std::nullopt);
     } else {
-      problem(word, "unknown flag", "`--help` lists all flags and keys");
+      problem(word, "unknown flag", "`--help all` lists all flags and keys");
+    }
+  }
+
+  void help(const std::optional<std::string>& attached) {
+    result_.help = true;
+    if (attached) {
+      result_.help_topic = *attached;
+    } else if (
+        at_ < words_.size() && !words_[at_].starts_with("-") && !looks_like_override(words_[at_]) &&
+        !is_config_file(words_[at_])) {
+      result_.help_topic = words_[at_++];
     }
   }
 
@@ -122,7 +137,7 @@ class CommandLineReader {
       const std::string& word,
       const std::optional<std::string>& attached) {
     if (name == "help") {
-      result_.help = true;
+      help(attached);
       return true;
     }
     if (name == "multirun") {
@@ -345,7 +360,7 @@ class CommandLineReader {
         spelled,
         "unknown flag or key." +
             (nearest ? fmt::format(" Did you mean '--{}'?", *nearest) : std::string()),
-        "`--help` lists all flags and keys");
+        "`--help all` lists all flags and keys");
     // Skips the value of an unknown flag so that it is not reported as a second problem.
     if (spelled.find('=') == std::string::npos && at_ < words_.size() &&
         !words_[at_].starts_with("-") && !looks_like_override(words_[at_])) {

@@ -25,6 +25,7 @@ struct CommandLine {
   std::vector<Override> overrides;
   std::map<std::string, std::vector<std::string>> flags;
   bool help = false;
+  std::string help_topic;  // section or key after --help
   /// --allow-unknown-config: unknown keys are ignored with a warning.
   bool allow_unknown = false;
 };

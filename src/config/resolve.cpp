@@ -39,6 +39,7 @@ class Resolver {
     line_ = read_command_line(arguments, options_, problems_);
     result_.flags = line_.flags;
     result_.help = line_.help;
+    result_.help_topic = line_.help_topic;
     if (line_.help || result_.has("json-schema")) {
       return std::move(result_);
     }
@@ -252,7 +253,7 @@ class Resolver {
   }
 
   /// Returns the message and the hint for an unknown top-level name.
-  static std::pair<std::string, std::string> why_unknown(const std::string& name) {
+  std::pair<std::string, std::string> why_unknown(const std::string& name) const {
     if (name == "zero_optimization" || name.starts_with("train_micro_batch_size")) {
       return {"is a DeepSpeed key", "pass DeepSpeed's file with --deepspeed FILE"};
     }
@@ -264,7 +265,9 @@ class Resolver {
     }
     return {
         "unknown key." + did_you_mean_key(name, sections),
-        "variables must be referenced by a ${...}; --allow-unknown-config ignores unknown keys"};
+        fmt::format(
+            "{}--allow-unknown-config ignores unknown keys",
+            referenced_.empty() ? "" : "variables must be referenced by a ${...}; ")};
   }
 
   void drop_unknown_below(Value& tree, const std::string& prefix) {

@@ -14,6 +14,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/core/config.h"
@@ -41,9 +42,22 @@ enum class Purpose {
   kPredict,  // unsupported values are accepted in order to predict them
 };
 
+/// Heading with keys that --help shows without a section.
+struct KeyGroup {
+  std::string title;
+  std::vector<std::string> keys;
+};
+
+/// First argument that requests candidates for the last argument instead of a run.
+inline constexpr std::string_view kCompleteFlag = "--complete";
+
 struct ResolveOptions {
   /// Command name for messages and --help, such as "train".
   std::string command;
+  /// First lines of --help; empty: the general usage.
+  std::string usage = {};
+  /// Keys that --help shows; empty: those that most training runs set.
+  std::vector<KeyGroup> common = {};
   std::vector<Flag> flags;
   /// Required keys, such as {"training.output_dir", "data.train"}.
   std::vector<std::string> required;
@@ -66,8 +80,11 @@ struct Resolution {
   std::vector<std::string> warnings;
   /// Values of the command's own flags. Flag names have - between words.
   std::map<std::string, std::vector<std::string>> flags;
-  /// True if --help was given. Nothing else is read, and the caller prints help().
+  /// True if --help was given, or kCompleteFlag as the first argument. Nothing else is read, and
+  /// the caller prints the help or the candidates.
   bool help = false;
+  /// Section or key after --help; empty: the most used keys.
+  std::string help_topic = {};
 
   bool has(const std::string& flag) const { return flags.count(flag) != 0; }
   /// Returns the last value of a flag.

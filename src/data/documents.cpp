@@ -68,6 +68,24 @@ std::string list_names(std::vector<std::string> names) {
   return fmt::format("{}{}", fmt::join(names, ", "), all > kMost ? ", ..." : "");
 }
 
+/// Returns the only name, or the only one that is not a usual name of another field.
+std::optional<std::string> only_candidate(const std::vector<std::string>& names) {
+  if (names.size() == 1) {
+    return names.front();
+  }
+  std::optional<std::string> found;
+  for (const std::string& name : names) {
+    if (name == "text" || name == "label" || name == "id" || name == "idx") {
+      continue;
+    }
+    if (found) {
+      return std::nullopt;
+    }
+    found = name;
+  }
+  return found;
+}
+
 [[noreturn]] void fail_missing_field(
     const std::string& place,
     const std::string& field,
@@ -83,8 +101,8 @@ std::string list_names(std::vector<std::string> names) {
     remedy = "for chats, set data.prompt=chat";
   } else if (key == "data.text_field" && has("chosen") && has("rejected")) {
     remedy = "for preference data, set task.type=preference";
-  } else if (names.size() == 1) {
-    remedy = fmt::format("set {}={}", key, names.front());
+  } else if (const auto only = only_candidate(names)) {
+    remedy = fmt::format("set {}={}", key, *only);
     if (names.front().find_first_of(";\t") != std::string::npos) {
       remedy =
           "the file seems to use another delimiter: convert it to commas, or set data.format=tsv";

@@ -72,7 +72,14 @@ std::string near_names(const fs::path& missing) {
   if (names.empty() && !fs::exists(folder, ignored)) {
     return fmt::format(" The folder {} does not exist either.", folder.string());
   }
-  return did_you_mean(missing.filename().string(), names);
+  const std::string nearest = did_you_mean(missing.filename().string(), names);
+  const auto longer = std::ranges::find_if(names, [&](const std::string& name) {
+    return name.starts_with(missing.stem().string()) &&
+           name.ends_with(missing.extension().string());
+  });
+  return !nearest.empty() || longer == names.end() || missing.stem().string().size() < 4
+             ? nearest
+             : fmt::format(" Did you mean '{}'?", *longer);
 }
 
 std::vector<fs::path> expand_glob(const std::string& word) {

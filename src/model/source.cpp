@@ -190,8 +190,12 @@ ModelSource read_folder(ModelSource::Kind kind, const std::string& name, const f
 
 /// Returns the organization of a model that has a short name on the Hub; empty if unknown.
 std::string keeper_of(const std::string& short_name) {
-  const auto begins = [&](std::string_view start) { return short_name.starts_with(start); };
-  return begins("gpt2") ? "openai-community" : begins("t5-") ? "google-t5" : "";
+  static constexpr std::string_view kGpt2[] = {"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"};
+  static constexpr std::string_view kT5[] = {"t5-small", "t5-base", "t5-large", "t5-3b", "t5-11b"};
+  const auto is_in = [&](const auto& names) {
+    return std::ranges::find(names, short_name) != std::end(names);
+  };
+  return is_in(kGpt2) ? "openai-community" : is_in(kT5) ? "google-t5" : "";
 }
 
 ModelSource find_in_hub_cache(const std::string& path, const HubName& hub, const fs::path& cache) {

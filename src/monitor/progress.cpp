@@ -13,6 +13,7 @@
 
 #include "base/format.h"
 #include "base/log.h"
+#include "base/terminal.h"
 
 namespace lockstep::monitor {
 namespace {
@@ -184,9 +185,8 @@ std::string format_progress(const ProgressFigures& figures, int width) {
 
 std::optional<int> terminal_width() {
   if (::isatty(STDERR_FILENO) != 0) {
-    const char* const type = std::getenv("TERM");
-    if (type != nullptr && std::string_view(type) == "dumb") {
-      return std::nullopt;  // the terminal does not support cursor movement
+    if (!has_control_sequences(STDERR_FILENO)) {
+      return std::nullopt;
     }
     struct winsize size{};
     const bool known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;

@@ -1,7 +1,12 @@
 // Table of all commands.
 #include "start/commands.h"
 
+#include "base/format.h"
+#include "launch/frontends/accelerate.h"
 #include "launch/frontends/command.h"
+#include "launch/frontends/deepspeed.h"
+#include "launch/frontends/torchrun.h"
+#include "start/completion.h"
 #include "start/ctl.h"
 #include "start/estimate.h"
 #include "start/monitor.h"
@@ -25,6 +30,26 @@ std::optional<int> in_core(const std::vector<std::string>& /*arguments*/) {
   return std::nullopt;
 }
 
+/// Completes the launcher's own options; the words after the program belong to it.
+std::optional<int> begin_launch(const std::vector<std::string>& arguments) {
+  if (!asks_for_completion(arguments)) {
+    return launch::run_command(arguments);
+  }
+  std::vector<launch::OptionSpec> options;
+  for (const auto table :
+       {launch::torchrun_options(), launch::accelerate_options(), launch::deepspeed_options()}) {
+    options.insert(options.end(), table.begin(), table.end());
+  }
+  size_t at = 1;
+  while (at + 1 < arguments.size() && arguments[at].starts_with("-")) {
+    at += launch::takes_next_word(options, arguments[at]) ? 2 : 1;
+  }
+  if (at + 1 >= arguments.size()) {
+    fmt::print("{}", complete(options, arguments));
+  }
+  return 0;
+}
+
 }  // namespace
 
 std::span<const Command> commands() {
@@ -41,8 +66,9 @@ std::span<const Command> commands() {
       {"sample", "Write a sample corpus", here<run_sample>},
       {"launch",
        "Launch any program, with the options of torchrun, accelerate or deepspeed",
-       here<launch::run_command>},
+       begin_launch},
       {"submit", "Print or submit a job file for SLURM, Kubernetes, Ray or ssh", here<run_submit>},
+      {"models", "List the model presets and the supported families", in_core},
       {"runs", "List the runs below a folder and how they ended", here<run_runs>},
       {"compare", "Compare two runs: configuration, data, version, curves", here<run_compare>},
       {"sync", "Upload records of a run that a tracker's server has not received", here<run_sync>},
@@ -57,6 +83,7 @@ std::span<const Command> commands() {
       {"calibrate", "Measure this machine for the planner", in_core},
       {"bench", "Benchmark ZeRO stages, threads and processes on this machine", in_core},
       {"schedule", "Draw and check a pipeline schedule", in_core},
+      {"completion", "Print the completion script of bash, zsh or fish", here<run_completion>},
   };
   return kCommands;
 }

@@ -2,6 +2,7 @@
 #include "start/ctl.h"
 
 #include <charconv>
+#include <ctime>
 #include <filesystem>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "start/parse.h"
 #include "start/ranks.h"
 #include "watch/control/server.h"
+#include "watch/record/run.h"
 
 namespace lockstep::start {
 namespace {
@@ -86,6 +88,26 @@ std::string status_text(const json& status) {
   return text + fmt::format("as of {:.1f} s ago\n", status.value("age_s", 0.0));
 }
 
+/// Sends a request to the run. If no run listens, reports how the run ended.
+json ask(const std::string& folder, const json& request) {
+  try {
+    return watch::ask_run(folder, request);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kEnvironment || !watch::is_run(folder)) {
+      throw;
+    }
+    const watch::RunSummary run = watch::summarize(folder, static_cast<double>(std::time(nullptr)));
+    if (run.end == watch::End::kRunning) {
+      throw;
+    }
+    throw Error(
+        ErrorKind::kEnvironment,
+        fmt::format("{} has ended at step {}: {}", folder, run.step, end_text(run)),
+        "continue it: lockstep train -c " + folder +
+            "/config.yaml resume_from_checkpoint=true max_steps=...");
+  }
+}
+
 }  // namespace
 
 int run_ctl(std::vector<std::string> arguments) {
@@ -117,7 +139,7 @@ int run_ctl(std::vector<std::string> arguments) {
     fmt::print("{}", as_json ? json{{"ok", true}, {"text", text}}.dump() + "\n" : text);
     return 0;
   }
-  const json answer = watch::ask_run(folder, request_of(act, words, force));
+  const json answer = ask(folder, request_of(act, words, force));
   if (!answer.value("ok", false)) {
     throw Error(ErrorKind::kConfig, fmt::format("the run refused: {}", answer.value("text", "")));
   }

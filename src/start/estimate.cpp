@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "config/print.h"
 #include "config/resolve.h"
 #include "plan/from_config/planned_job.h"
 #include "plan/from_config/planned_model.h"
@@ -18,6 +17,7 @@
 #include "plan/memory/phases.h"
 #include "plan/remedies.h"
 #include "plan/search.h"
+#include "start/completion.h"
 
 namespace lockstep::start {
 
@@ -27,6 +27,25 @@ config::ResolveOptions estimate_options() {
   using Kind = config::Flag::Kind;
   config::ResolveOptions options;
   options.command = "estimate";
+  options.usage =
+      "lockstep estimate --model gpt2-xl|config.json|DIR [key=value]...\n"
+      "Estimate the memory of each rank by kind and how to reduce it. Keys are those of `lockstep "
+      "train`.\n";
+  options.common = {
+      {"Keys of the run",
+       {"data.sequence_length",
+        "training.gradient_accumulation_steps",
+        "training.per_device_train_batch_size",
+        "training.bf16",
+        "training.optim",
+        "parallel.tensor",
+        "parallel.pipeline",
+        "parallel.context",
+        "parallel.expert",
+        "parallel.zero_stage",
+        "parallel.recompute",
+        "lora.r",
+        "quantization.bits"}}};
   options.purpose = config::Purpose::kPredict;
   options.flags = {
       {"model", Kind::kKey, "The same as model.path; also the name of a preset", "model.path"},
@@ -203,11 +222,7 @@ void print_remedies(
 int run_estimate(std::vector<std::string> arguments) {
   const config::Resolution resolution = config::resolve(arguments, estimate_options());
   if (resolution.help) {
-    std::cout
-        << "lockstep estimate --model gpt2-xl|config.json|DIR [key=value]...\nEstimate the memory "
-           "of each rank by kind and how to reduce it. Keys are those of `lockstep train`.\n\n"
-        << config::flags_help(estimate_options());
-    return 0;
+    return print_help(estimate_options(), resolution, arguments);
   }
   const std::string name = resolution.value("gpu").value_or("h100-80gb");
   if (name == "list") {

@@ -19,14 +19,20 @@
 #include "launch/plan/program.h"
 #include "launch/record.h"
 #include "start/commands.h"
+#include "start/completion.h"
 
 namespace lockstep::start {
 namespace {
 
-int become_core(char** words) {
+int become_core(const std::vector<std::string>& all) {
+  std::vector<char*> words;
+  for (const std::string& word : all) {
+    words.push_back(const_cast<char*>(word.c_str()));
+  }
+  words.push_back(nullptr);
   const std::string core =
       (std::filesystem::path(launch::own_path()).parent_path() / "lockstep-core").string();
-  ::execv(core.c_str(), words);
+  ::execv(core.c_str(), words.data());
   throw Error(
       ErrorKind::kEnvironment,
       fmt::format("{}: cannot be executed: {}", core, std::strerror(errno)),
@@ -38,7 +44,38 @@ void print_usage() {
   for (const Command& command : commands()) {
     fmt::print("  {:<10} {}\n", command.name, command.summary);
   }
-  fmt::print("\nRun `lockstep COMMAND --help` for its options.\n");
+  fmt::print(
+      "\nRun `lockstep COMMAND --help` or `lockstep help COMMAND` for its options, and `lockstep "
+      "help COMMAND SECTION`\nfor the keys of a section.\n");
+}
+
+/// Prints the candidates for the name of a command.
+void complete_command(const std::string& word) {
+  std::vector<Completable> names;
+  for (const Command& command : commands()) {
+    names.push_back(
+        {"",
+         Completable::Kind::kPositional,
+         std::string(command.summary),
+         {std::string(command.name)}});
+  }
+  names.push_back({"", Completable::Kind::kPositional, "Show the help of a command", {"help"}});
+  fmt::print("{}", complete(names, {word}));
+}
+
+/// Returns the words of `lockstep COMMAND --help [SECTION]` for `lockstep help COMMAND [SECTION]`.
+std::vector<std::string> without_help(const std::vector<std::string>& all) {
+  if (all.size() < 3 || all[1] != "help") {
+    return all;
+  }
+  const std::string complete(config::kCompleteFlag);
+  if (all[2] != complete) {
+    std::vector<std::string> words{all[0], all[2], "--help"};
+    words.insert(words.end(), all.begin() + 3, all.end());
+    return words;
+  }
+  return all.size() < 5 ? std::vector<std::string>{all[0], complete, all.back()}
+                        : std::vector<std::string>{all[0], all[3], complete, "--help", all.back()};
 }
 
 const Command& command_of(const std::string& name) {
@@ -55,10 +92,15 @@ const Command& command_of(const std::string& name) {
       fmt::format("one of {}", fmt::join(names, ", ")));
 }
 
-int run(char** words, const std::vector<std::string>& all) {
+int run(const std::vector<std::string>& given) {
+  const std::vector<std::string> all = without_help(given);
   if (all.size() < 2 || all[1] == "--help" || all[1] == "-h" || all[1] == "help") {
     print_usage();
     return all.size() < 2 ? exit_code(ErrorKind::kConfig) : 0;
+  }
+  if (all[1] == config::kCompleteFlag) {
+    complete_command(all.back());
+    return 0;
   }
   if (all[1] == "--version") {
     fmt::print("lockstep {}\n", LOCKSTEP_VERSION);
@@ -67,7 +109,7 @@ int run(char** words, const std::vector<std::string>& all) {
   (void)instruction_set();  // report an invalid LOCKSTEP_MAX_CPU_ISA first
   const std::optional<int> code = command_of(all[1]).run({all.begin() + 2, all.end()});
   std::fflush(stdout);
-  return code ? *code : become_core(words);
+  return code ? *code : become_core(all);
 }
 
 }  // namespace
@@ -78,7 +120,6 @@ int main(int count, char** words) {
   const std::vector<std::string> all(words, words + count);
   const std::vector<std::string> of_link = lockstep::launch::arguments_of_link(all);
   return lockstep::launch::record(count, words, [&](int, char**) {
-    return of_link.empty() ? lockstep::start::run(words, all)
-                           : lockstep::launch::run_command(of_link);
+    return of_link.empty() ? lockstep::start::run(all) : lockstep::launch::run_command(of_link);
   });
 }

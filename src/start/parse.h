@@ -14,7 +14,8 @@ enum class Parsed { kRun, kHelpShown };
 CLI::Validator between(double low, double high);
 
 /// Parses the arguments after the command and sets the variables that are bound to `app`'s options.
-/// Prints --help to stdout. Throws Error (config) with CLI11's message and a hint about the help.
+/// Prints --help, or candidates for completion, to stdout. Throws Error (config) with CLI11's
+/// message and a hint about the help.
 Parsed parse(CLI::App& app, std::vector<std::string> arguments);
 
 }  // namespace lockstep::start

@@ -15,7 +15,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
-#include "config/print.h"
 #include "config/resolve.h"
 #include "model/model_config.h"
 #include "plan/from_config/float8.h"
@@ -23,6 +22,7 @@
 #include "plan/from_config/planned_model.h"
 #include "plan/machines/error_bars.h"
 #include "plan/search.h"
+#include "start/completion.h"
 
 namespace lockstep::start {
 
@@ -32,6 +32,25 @@ config::ResolveOptions plan_options() {
   using Kind = config::Flag::Kind;
   config::ResolveOptions options;
   options.command = "plan";
+  options.usage =
+      "lockstep plan --model M [--gpu h100-80gb --gpus N | --cluster FILE] [key=value]...\n"
+      "Find the fastest plans and explain them. Keys are those of `lockstep train`: "
+      "parallel.tensor=2 is\nthen fixed instead of searched.\n";
+  options.common = {
+      {"Keys of the run",
+       {"data.sequence_length",
+        "training.gradient_accumulation_steps",
+        "training.per_device_train_batch_size",
+        "training.bf16",
+        "training.optim",
+        "parallel.tensor",
+        "parallel.pipeline",
+        "parallel.context",
+        "parallel.expert",
+        "parallel.zero_stage",
+        "parallel.recompute",
+        "lora.r",
+        "quantization.bits"}}};
   options.purpose = config::Purpose::kPredict;
   options.flags = {
       {"model", Kind::kKey, "The same as model.path; also the name of a preset", "model.path"},
@@ -367,11 +386,7 @@ void print_run(int64_t tokens, const plan::Candidate& plan, const plan::ErrorBar
 int run_plan(std::vector<std::string> arguments) {
   const config::Resolution resolution = config::resolve(arguments, plan_options());
   if (resolution.help) {
-    std::cout << "lockstep plan --model M [--gpu h100-80gb --gpus N | --cluster FILE] "
-                 "[key=value]...\nFind the fastest plans and explain them. Keys are those of "
-                 "`lockstep train`: parallel.tensor=2 is then fixed instead of searched.\n\n"
-              << config::flags_help(plan_options());
-    return 0;
+    return print_help(plan_options(), resolution, arguments);
   }
   const std::optional<int64_t> tokens = resolution.integer("tokens", 1);
   const plan::SearchRequest request = request_of(resolution);

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/terminal.h"
 #include "launch/system/step_file.h"
 #include "launch/workers/output.h"
 #include "launch/workers/stacks.h"
@@ -85,7 +86,7 @@ std::string ranks_text(const std::filesystem::path& folder, bool with_stacks) {
 }
 
 int watch_ranks(const std::filesystem::path& folder) {
-  const bool redraws = ::isatty(STDOUT_FILENO) != 0;
+  const bool redraws = has_control_sequences(STDOUT_FILENO);
   std::string text = ranks_text(folder, /*with_stacks=*/false);
   while (true) {
     fmt::print("{}{}{}", redraws ? "\033[H\033[J" : "", text, redraws ? "" : "\n");

@@ -14,13 +14,13 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/log.h"
-#include "config/print.h"
 #include "config/resolve.h"
 #include "plan/from_config/planned_job.h"
 #include "plan/from_config/planned_model.h"
 #include "plan/machines/cluster.h"
 #include "plan/memory/memory.h"
 #include "plan/search.h"
+#include "start/completion.h"
 
 namespace lockstep::start {
 namespace {
@@ -37,6 +37,10 @@ config::ResolveOptions submit_options() {
   using Kind = config::Flag::Kind;
   config::ResolveOptions options;
   options.command = "submit";
+  options.usage = fmt::format(
+      "lockstep submit --on {} job.yaml [key=value...]\nPrint the engine's job file; --send "
+      "submits it.\n",
+      fmt::join(engine_names(), "|"));
   options.purpose = config::Purpose::kPredict;
   options.required = {"training.output_dir", "data.train"};
   options.flags = {
@@ -217,12 +221,7 @@ int run_submit(std::vector<std::string> arguments) {
   const std::vector<std::string> words = with_config_option(arguments);
   const config::Resolution resolution = config::resolve(words, options);
   if (resolution.help) {
-    fmt::print(
-        "usage: lockstep submit --on {} job.yaml [key=value...]\nPrint the engine's job file; "
-        "--send submits it.\n\n{}",
-        fmt::join(engine_names(), "|"),
-        config::help(options));
-    return 0;
+    return print_help(options, resolution, words);
   }
   const auto engine = resolution.value("on");
   if (!engine) {

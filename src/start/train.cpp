@@ -4,6 +4,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "config/print.h"
+#include "start/completion.h"
 
 namespace lockstep::start {
 
@@ -34,15 +35,50 @@ config::ResolveOptions train_options() {
   return options;
 }
 
+config::ResolveOptions unlearn_options() {
+  config::ResolveOptions options = train_options();
+  options.command = "unlearn";
+  options.common = {
+      {"Model and method",
+       {"model.path",
+        "tokenizer.path",
+        "unlearning.method",
+        "unlearning.gamma",
+        "unlearning.alpha",
+        "unlearning.beta",
+        "lora.r"}},
+      {"Data",
+       {"unlearning.forget",
+        "unlearning.retain",
+        "unlearning.question_key",
+        "unlearning.answer_key",
+        "unlearning.benchmark",
+        "data.sequence_length"}},
+      {"Training and output",
+       {"training.num_train_epochs",
+        "training.max_steps",
+        "training.per_device_train_batch_size",
+        "training.gradient_accumulation_steps",
+        "training.learning_rate",
+        "training.optim",
+        "training.bf16",
+        "training.gradient_checkpointing",
+        "training.seed",
+        "training.output_dir",
+        "training.logging_steps",
+        "training.eval_strategy",
+        "training.save_steps"}},
+  };
+  return options;
+}
+
 namespace {
 
-std::optional<int> begin(const std::vector<std::string>& arguments, const char* command) {
-  config::ResolveOptions options = train_options();
+std::optional<int> begin(
+    const std::vector<std::string>& arguments, const config::ResolveOptions& options) {
   const config::Resolution resolution = config::resolve(arguments, options);
   if (resolution.help) {
-    options.command = command;
-    fmt::print("{}", config::help(options));
-    return 0;
+    return print_help(options, resolution, arguments);
   }
   if (resolution.has("json-schema")) {
     fmt::print("{}\n", config::json_schema());
@@ -59,13 +95,15 @@ std::optional<int> begin(const std::vector<std::string>& arguments, const char* 
 }  // namespace
 
 std::optional<int> begin_train(const std::vector<std::string>& arguments) {
-  return begin(arguments, "train");
+  return begin(arguments, train_options());
 }
 
 std::optional<int> begin_unlearn(const std::vector<std::string>& arguments) {
   std::vector<std::string> all = arguments;
-  all.emplace_back("task.type=unlearning");
-  return begin(all, "unlearn");
+  if (!asks_for_completion(arguments)) {
+    all.emplace_back("task.type=unlearning");
+  }
+  return begin(all, unlearn_options());
 }
 
 void warn(const std::vector<std::string>& warnings) {

@@ -11,6 +11,8 @@ namespace lockstep::start {
 
 /// Returns the options of `lockstep train`.
 config::ResolveOptions train_options();
+/// Returns those of `lockstep unlearn`, whose help shows other keys.
+config::ResolveOptions unlearn_options();
 
 /// Resolves the configuration, so that its errors are reported immediately, and handles options
 /// that only print something. Returns the exit code, or nullopt if training must start. Throws

@@ -317,6 +317,9 @@ std::unique_ptr<Job> open_job(
   take_output(*job, rank_context);
   const int64_t length = sequence_length_of(config, job->source.config);
   check_plan(config.parallel, length);
+  if (rank_context.is_first()) {
+    warn_of_length(length, job->source.config);
+  }
   open_data(*job, length, rank_context);
   job->source.generation = generation_with(job->source, adapter_request(config.lora));
   if (const auto end = end_of_turns(config, *job->tokenizer)) {

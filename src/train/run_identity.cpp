@@ -14,6 +14,8 @@
 namespace lockstep::train {
 namespace {
 
+constexpr const char* kSequences = "sequences a step";
+
 using nlohmann::json;
 
 /// Converts values of older checkpoints to the current format.
@@ -157,7 +159,7 @@ nlohmann::ordered_json identity_of(const Job& job) {
       {"training.bf16", training.bf16},
       {"training.fp16", training.fp16},
       {"precision.fp8", job.config.precision.fp8},
-      {"sequences a step", job.global_batch}};
+      {kSequences, job.global_batch}};
   if (rows.encoder() && rows.encoder()->masking) {
     settings["data.mlm_probability"] = job.config.data.mlm_probability;
     settings["data.mask_replace_prob"] = job.config.data.mask_replace_prob;
@@ -219,6 +221,27 @@ IdentityDifferences compare_identities(const json& there, const json& here) {
   return {differences(there, here, "data"), differences(there, here, "settings")};
 }
 
+namespace {
+
+/// Returns a hint if the number of sequences per step differs, as on another number of ranks, and
+/// gradient accumulation can keep it.
+std::string same_batch(int64_t accumulation, const json& there, const json& here) {
+  const auto sequences = [](const json& identity) {
+    const json settings = identity.value("settings", json::object());
+    return settings.is_object() ? settings.value(kSequences, int64_t{0}) : int64_t{0};
+  };
+  const int64_t saved = sequences(there), now = sequences(here);
+  const int64_t chunks = saved * accumulation;
+  return saved <= 0 || saved == now || now <= 0 || chunks % now != 0
+             ? ""
+             : fmt::format(
+                   "; gradient_accumulation_steps={} keeps {} sequences per step",
+                   chunks / now,
+                   saved);
+}
+
+}  // namespace
+
 void check_identity(
     const Job& job, const RankContext& rank_context, const json& state, const std::string& source) {
   const auto warn = [&](const std::string& text) {
@@ -233,10 +256,14 @@ void check_identity(
         source));
     return;
   }
-  const IdentityDifferences found = compare_identities(*there, identity_of(job));
+  const json here = identity_of(job);
+  const IdentityDifferences found = compare_identities(*there, here);
   if (!found.settings.empty()) {
     warn(fmt::format(
-        "{} was saved with other settings: {}", source, fmt::join(found.settings, "; ")));
+        "{} was saved with other settings: {}{}",
+        source,
+        fmt::join(found.settings, "; "),
+        same_batch(job.config.training.gradient_accumulation_steps, *there, here)));
   }
   if (found.data.empty()) {
     return;

@@ -12,6 +12,7 @@ namespace print_test {
 
 using testing::HasSubstr;
 using testing::Not;
+using testing::StartsWith;
 
 TEST(Print, TheYamlReadsBackToTheSameConfiguration) {
   const Harness harness;
@@ -83,8 +84,38 @@ TEST(Print, TheNameOfAFieldIsNoSecret) {
   EXPECT_THAT(to_yaml(result.config, result.origins), HasSubstr("question_key: frage"));
 }
 
+TEST(Print, HelpOfASectionOrAKeyIsItsPart) {
+  const ResolveOptions options = Harness().options;
+  EXPECT_THAT(help(options), Not(HasSubstr("lora.use_dora")));
+  const std::string lora = help(options, "lora");
+  EXPECT_THAT(lora, StartsWith("lora: "));
+  EXPECT_THAT(lora, HasSubstr("  lora.use_dora"));
+  EXPECT_THAT(lora, Not(HasSubstr("quantization.")));
+  EXPECT_THAT(help(options, "parallel"), HasSubstr("parallel.offload_param.path"));
+  EXPECT_THAT(help(options, "seed"), StartsWith("  training.seed"));
+  try {
+    (void)help(options, "lorra");
+    FAIL() << "an unknown section was accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kConfig);
+    EXPECT_THAT(error.what(), HasSubstr("unknown section 'lorra'. Did you mean 'lora'?"));
+    EXPECT_THAT(error.what(), HasSubstr("monitor, all"));
+  }
+}
+
+TEST(Print, SuggestionsAreNearAndOfTheSection) {
+  EXPECT_EQ(nearest_key("lora.lora_alhpa"), "lora.lora_alpha");
+  EXPECT_EQ(nearest_key("modle.path"), "model.path");
+  EXPECT_EQ(nearest_key("learning_rte"), "learning_rate");
+  EXPECT_EQ(nearest_key("tensor"), "parallel.tensor");
+  EXPECT_EQ(nearest_key("lora_r"), "lora.r");
+  for (const char* far : {"dtype", "val_set_size"}) {
+    EXPECT_EQ(nearest_key(far), std::nullopt) << far;
+  }
+}
+
 TEST(Print, HelpNamesEveryKey) {
-  const std::string text = help(Harness().options);
+  const std::string text = help(Harness().options, "all");
   for (const std::string& name : key_names()) {
     EXPECT_THAT(text, HasSubstr(name));
   }

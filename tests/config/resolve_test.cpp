@@ -305,6 +305,11 @@ TEST(Resolve, TheFlagsOfACommand) {
   EXPECT_THROW(harness.run({"--nproc", "x"}).integer("nproc", 1), Error);
   EXPECT_FALSE(harness.run({"--dry-run=false"}).has("dry-run"));
   EXPECT_TRUE(harness.run({"nonsense", "--help"}).help);
+  EXPECT_EQ(harness.run({"--help", "lora"}).help_topic, "lora");
+  EXPECT_EQ(harness.run({"--help=lora"}).help_topic, "lora");
+  EXPECT_EQ(harness.run({"-h", "all"}).help_topic, "all");
+  EXPECT_EQ(harness.run({"--help", "seed=1"}).help_topic, "");
+  EXPECT_TRUE(harness.run({"--complete", "nonsense"}).help);
 }
 
 TEST(Resolve, RequiredKeys) {

@@ -73,7 +73,7 @@ def said(*messages):
 
 
 SEEDS = {
-    "yaml": files("tests/program/pages/**/*.yaml") + [
+    "yaml": files("examples/files/**/*.yaml") + [
         b"a: 1\nb: [1, 2.5, null, ~, true, 'x', \"y\\n\"]\nc: {d: e}\n", b"- &x {a: 1}\n- *x\n- <<: *x\n", b"a: |\n  x\n  y\nb: >-\n  z\n",
         b"---\na: !!int 3\n...\n", b"? a\n: b\n", b"a: 0x1F\nb: 1e5\nc: .inf\nd: 1_000\n"],
     "json_comments": [b'{"a": 1, // c\n "b": [1, 2,], /* d */ "c": "\\u00e9\\n"}', b'{"a": "\\\\"}', b"[1e5, -0.5, null, true]"],
@@ -81,10 +81,10 @@ SEEDS = {
     "override": [b"training.seed=3", b"+a.b=[1,2]", b"++a={b:1,c:'x'}", b"~a", b"model@x=gpt2", b"a=range(1,5)", b"a=choice(a,b)",
                  b"a=${b.c}", b"a=sort(3,1,2)", b"a=int('3')", b"a=\"x\\\"y\"", b"a=1e-4", b"a=null", b"a=interval(0,1)"],
     "command_line": [b"training.seed=3\n--nproc\n2\nmodel.path=x", b"--dry-run\n--learning_rate=1e-4", b"parallel.tensor=2\n--model=x"],
-    "configuration": files("tests/program/pages/**/*.yaml") + [
+    "configuration": files("examples/files/**/*.yaml") + [
         b"model: {preset: gpt2-small}\ndata: {train: x.txt, sequence_length: 32}\ntraining: {output_dir: run, max_steps: 3}\n",
         b"defaults: [_self_]\ntraining: {seed: ${oc.env:X,3}}\n"],
-    "deepspeed": files("tests/program/pages/**/ds*.json") + [
+    "deepspeed": files("examples/files/**/ds*.json") + [
         b'{"train_batch_size": 8, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}, "fp16": {"enabled": "auto"}}',
         b'{"optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "betas": [0.9, 0.95]}}, "gradient_clipping": 1.0}'],
     "tokenizer": [

@@ -1,6 +1,7 @@
 """Adapters: files of a run, resuming, parallel plans, merging, and refused settings."""
 
 import json
+import shutil
 import struct
 import unittest
 
@@ -52,6 +53,37 @@ class Adapters(ProgramTest):
         ):
             self.train(name, "model.path=base", "learning_rate=1e-2", *LORA, *plan, ranks=ranks)
             self.assert_close(losses(self.folder / name), wanted, 1e-5)
+
+    def test_the_folder_of_an_adapter_is_a_model(self):
+        words = ["--data", "corpus/validation.txt", "data.sequence_length=32", "--json", "use_cpu=true"]
+        both = json.loads(self.run_ok("eval", "--model", "base", "--adapter", "run", *words).out)["eval_loss"]
+        for model in ("run", "run/checkpoint-6"):
+            self.assertEqual(json.loads(self.run_ok("eval", "--model", model, *words).out)["eval_loss"], both)
+        self.assertEqual(self.run_ok("generate", "run", "The cat", "--max-new-tokens", 4).out,
+                         self.run_ok("generate", "--model", "base", "--adapter", "run", "--prompt", "The cat", "--max-new-tokens", 4).out)
+        told = self.run_ok("export", "--model", "run", "--output", "merged-run").out
+        self.assertRegex(told, r"merged-run: .*base with run merged, in float32\n")
+        self.assertAlmostEqual(json.loads(self.run_ok("eval", "--model", "merged-run", *words).out)["eval_loss"], both, places=5)
+        self.train("further", "model.path=run", "learning_rate=1e-3", steps=1)
+        self.assertIn("adapter: run", (self.folder / "further" / "config.yaml").read_text())
+
+    def test_the_base_of_an_adapter_is_found_or_named(self):
+        shutil.copytree(self.folder / "run", self.folder / "moved" / "run")
+        file = self.folder / "moved" / "run" / "adapter_config.json"
+        config = json.loads(file.read_text())
+
+        def generate(base, code):
+            file.write_text(json.dumps({**config, "base_model_name_or_path": base}))
+            words = ["generate", "moved/run", "The", "--max-new-tokens", 1]
+            return self.run_fails(code, *words).err if code else self.run_ok(*words).out
+        generate("../../base", 0)  # from the adapter's folder
+        generate("base", 0)  # from the current folder, as in PEFT
+        self.assertIn("moved/run is an adapter of /not/there", generate("/not/there", 2))
+        self.assertIn("--adapter moved/run", generate("/not/there", 2))
+        self.assertIn("hf download somebody/model", generate("somebody/model", 2))
+        self.assertIn("names no base model", generate("", 2))
+        self.assertIn("--adapter gives another", self.run_fails(2, "generate", "run", "x", "--adapter", "run").err)
+        self.assertIn("keys of lora are set too", self.run_fails(2, *self.train_arguments("bad", "model.path=run", "lora.r=2")).err)
 
     def test_one_file_for_llama_cpp(self):
         for kind in ("f16", "q8_0"):
@@ -244,7 +276,6 @@ class Adapters(ProgramTest):
             self.assertIn(told, self.run_fails(2, *self.train_arguments("bad", "model.path=base", *words)).err)
         told = self.train("dry", "model.path=base", "lora.r=2", "--dry-run").out
         self.assertIn("2 linears, 512 trained parameters", told)
-        self.assertIn("--adapter run", self.run_fails(2, "generate", "--model", "run", "--prompt", "x").err)
         self.assertIn("adapter_config.json", self.run_fails(
             2, "generate", "--model", "base", "--adapter", "corpus", "--prompt", "x").err)
 

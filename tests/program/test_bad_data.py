@@ -21,7 +21,7 @@ class BadData(ProgramTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        shutil.copy(SOURCE / "tests" / "program" / "pages" / "data" / "chatml.jinja", cls.folder)
+        shutil.copy(SOURCE / "examples" / "files" / "chatml.jinja", cls.folder)
         (cls.folder / "model.json").write_text(json.dumps({**CONFIG, "n_positions": 160}))
         rows = [f"{'good' if i % 2 else 'bad'} row {i},{'yes' if i % 2 else 'no'}" for i in range(12)]
         (cls.folder / "train.csv").write_text("text,label\n" + "\n".join(rows) + "\n")

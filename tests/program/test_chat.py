@@ -8,7 +8,7 @@ import subprocess
 import time
 import unittest
 
-from harness import CONFIG, PROGRAM, SOURCE, ProgramTest, environment, losses
+from harness import CONFIG, PROGRAM, SOURCE, ProgramTest, environment, long, losses
 
 
 def read_terminal(file):
@@ -24,7 +24,7 @@ class Chat(ProgramTest):
     def setUpClass(cls):
         super().setUpClass()
         for name in ("chats.jsonl", "chatml.jinja"):
-            shutil.copy(SOURCE / "tests" / "program" / "pages" / "data" / name, cls.folder)
+            shutil.copy(SOURCE / "examples" / "files" / name, cls.folder)
         (cls.folder / "model.json").write_text(json.dumps({**CONFIG, "n_positions": 160}))
         cls.words = ["data.prompt=chat", "data.chat_template=chatml.jinja", "tokenizer.path=tokenizer"]
 
@@ -67,17 +67,66 @@ class Chat(ProgramTest):
         self.run_ok("data", "show", "data.train=chats.jsonl", "--skip", "2", "--html", "page.html", *self.words)
         self.assertIn("assistant\n<b>It is in the garden.&lt;|im_end|&gt;</b>", (self.folder / "page.html").read_text())
 
-    def test_the_mask_has_colours_on_a_terminal(self):
+    def on_terminal(self, **variables):
         ours, theirs = pty.openpty()
         words = [PROGRAM, "data", "show", "data.train=chats.jsonl", "--rows", "1", *self.words]
-        process = subprocess.Popen(words, cwd=self.folder, stdout=theirs, env={k: v for k, v in environment().items() if k != "NO_COLOR"})
+        own = {k: v for k, v in environment(TERM="xterm").items() if k != "NO_COLOR"}
+        process = subprocess.Popen(words, cwd=self.folder, stdout=theirs, env={**own, **variables})
         os.close(theirs)
         shown = b""
         while part := read_terminal(ours):
             shown += part
         self.assertEqual(process.wait(), 0)
-        self.assertIn("\x1b[32mA red ball.<|im_end|>\x1b[0m", shown.decode())
-        self.assertNotIn("⟦", shown.decode())
+        os.close(ours)
+        return shown.decode()
+
+    def test_the_mask_has_colours_on_a_terminal(self):
+        shown = self.on_terminal()
+        self.assertIn("\x1b[32mA red ball.<|im_end|>\x1b[0m", shown)
+        self.assertNotIn("⟦", shown)
+        self.assertIn("\x1b[32m", self.on_terminal(NO_COLOR=""))
+        for variable in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+            shown = self.on_terminal(**variable)
+            self.assertNotIn("\x1b", shown)
+            self.assertIn("⟦A red ball.<|im_end|>⟧", shown)
+
+    def test_each_line_is_answered_with_its_history(self):
+        self.train("talker")
+        words = ["generate", "talker", "--chat", "--max-new-tokens", "4", "--system", "Be brief."]
+
+        def first(*messages):
+            return self.run_ok("generate", "talker", json.dumps(list(messages)), *words[2:]).out[:-1]
+        one = {"role": "user", "content": "Where is the dog?"}
+        two = {"role": "user", "content": "And the cat?"}
+        answer = first(one)
+        again = first(one, {"role": "assistant", "content": answer}, two)
+        told = self.run_ok(*words, stdin=b"Where is the dog?\n\nAnd the cat?\n")
+        self.assertEqual(told.out, f"{answer}\n{again}\n")
+        # The oldest messages are removed if the model has too few positions.
+        full = self.run_ok(*words, stdin=b"Where is the dog in the garden?\n" * 12)
+        self.assertIn("160 positions: its oldest messages are removed", full.err)
+        self.assertEqual(self.run_ok(*words, stdin=b"").out, "")
+        self.assertIn("a prompt is required", self.run_fails(2, "generate", "talker").err)
+
+    @long
+    def test_a_conversation_on_a_terminal(self):
+        self.train("speaker")
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen([PROGRAM, "generate", "speaker", "--chat", "--max-new-tokens", "2"], cwd=self.folder,
+                                   stdin=theirs, stdout=theirs, env=environment())
+        os.close(theirs)
+        shown = ""
+        for prompts, line in enumerate((b"Where is the dog?\n", b"And the cat?\n", b"\x04"), 1):
+            while shown.count("> ") < prompts:
+                part = read_terminal(ours)
+                self.assertTrue(part, f"ended after {shown!r}")
+                shown += part.decode(errors="replace")
+            os.write(ours, line)
+        while part := read_terminal(ours):
+            shown += part.decode(errors="replace")
+        self.assertEqual(process.wait(), 0)
+        os.close(ours)
+        self.assertIn("> And the cat?", shown)
 
     def test_invalid_chats_are_reported(self):
         (self.folder / "bad.jsonl").write_text('{"messages": [{"role": "user", "content": "a"}]}\n')

@@ -1,15 +1,14 @@
 """Runs every command in the documentation: the ```sh blocks of each page, in order, in a separate folder for each page.
 
-The folder contains a small corpus.txt, a small model in gpt2-folder, and the files of `pages/<page>/`, which stand for the reader's own;
-`lockstep` is on the PATH. `make` is replaced by a script that only checks that the target exists, because CI runs the targets. `ssh` is
-replaced by a script that runs its command on this machine. The commands of a "```sh machines" block are those that a user runs on every
-machine; the test runs each as two nodes at once, on addresses of this machine.
+The folder contains the files that `lockstep sample --examples` writes, which stand for the reader's own; `lockstep` is on the PATH. `make`
+is replaced by a script that only checks that the target exists, because CI runs the targets. `ssh` is replaced by a script that runs its
+command on this machine. The commands of a "```sh machines" block are those that a user runs on every machine; the test runs each as two
+nodes at once, on addresses of this machine.
 
 The tutorials run in one folder, in order. A ```text block after commands shows parts of their output: each of its lines must occur in the
 output, in this order, with any numbers in place of those that have a decimal point.
 """
 
-import json
 import os
 import pathlib
 import re
@@ -18,7 +17,7 @@ import subprocess
 import tempfile
 import unittest
 
-from harness import CONFIG, PROGRAM, SOURCE, environment, free_port, lockstep, long
+from harness import PROGRAM, SOURCE, environment, free_port, lockstep, long
 
 FRONT = [SOURCE / "README.md", SOURCE / "CONTRIBUTING.md"]
 GUIDES = sorted([*(SOURCE / "docs").glob("*.md"), *(SOURCE / "docs" / "guides").glob("*.md")])
@@ -74,17 +73,9 @@ class Documentation(unittest.TestCase):
             (tools / tool).chmod(0o755)
         cls.path = f"{tools}:{os.environ['PATH']}"
         start = cls.base / "start"
-        start.mkdir()
-        for words in (
-            ["sample", "--output", "sample", "--size", "0.1"],
-            ["tokenizer", "train", "--files", "sample/train.txt", "--vocab-size", "512", "--output", "gpt2-folder"],
-        ):
-            result = lockstep(*words, cwd=start)
-            assert result.code == 0, result
-        (start / "gpt2-folder" / "config.json").write_text(json.dumps(CONFIG))
-        shutil.copy(start / "sample" / "train.txt", start / "corpus.txt")
+        result = lockstep("sample", "--examples", start)
+        assert result.code == 0, result
         shutil.copy(shutil.which("env"), start / "my_program")  # stands for a compiled program; prints its environment variables
-        shutil.rmtree(start / "sample")
 
     @classmethod
     def tearDownClass(cls):
@@ -121,9 +112,6 @@ class Documentation(unittest.TestCase):
             with self.subTest(page=page.name):
                 folder = self.base / page.stem
                 shutil.copytree(self.base / "start", folder)
-                own = pathlib.Path(__file__).parent / "pages" / page.stem
-                if own.is_dir():
-                    shutil.copytree(own, folder, dirs_exist_ok=True)
                 done = self.run_script(folder, "\n".join(blocks))
                 self.assertEqual(done.returncode, 0, f"{page}\n{done.stdout[-6000:]}")
 

@@ -55,7 +55,7 @@ class Mixture(ProgramTest):
         self.assertIn("Say it.", shown)
 
     def test_chats_are_mixed(self):
-        shutil.copy(SOURCE / "tests" / "program" / "pages" / "data" / "chatml.jinja", self.folder)
+        shutil.copy(SOURCE / "examples" / "files" / "chatml.jinja", self.folder)
         for name, word in (("short", "yes"), ("long", "it is a red ball that lies in the garden")):
             chats = [{"messages": [{"role": "user", "content": f"Number {i}?"}, {"role": "assistant", "content": word}]} for i in range(9)]
             (self.folder / f"{name}.jsonl").write_text("".join(json.dumps(chat) + "\n" for chat in chats))

@@ -9,7 +9,7 @@ import unittest
 
 from harness import SOURCE, ProgramTest, environment, judged_pairs, losses, metrics
 
-CHATML = SOURCE / "tests" / "program" / "pages" / "data" / "chatml.jinja"
+CHATML = SOURCE / "examples" / "files" / "chatml.jinja"
 
 
 def read_tensors(path):

@@ -1,6 +1,7 @@
 """An output folder that holds a run, a model or a source of the run is not replaced by accident."""
 
 import hashlib
+import json
 import os
 import shutil
 import unittest
@@ -71,10 +72,11 @@ class OutputFolder(ProgramTest):
                      "chat_template.jinja", "eval_results.json", "checkpoint-2", "checkpoint-4"):
             self.assertNotIn(name, left)
         self.assertEqual(len(losses(self.folder / "replaced")), 3)
-        # Evaluation of the folder finds the adapter, and no model.
-        result = lockstep("eval", "--model", "replaced", "--data", "corpus/validation.txt", cwd=self.folder)
-        self.assertNotEqual(result.code, 0, result)
-        self.assertIn("is an adapter, not a model", result.err)
+        # Evaluation of the folder uses the adapter.
+        results = [json.loads(self.run_ok("eval", *words, "--data", "corpus/validation.txt", "data.sequence_length=32", "--json", "use_cpu=true").out)
+                   for words in (["--model", "replaced"], ["--model", "base", "--adapter", "replaced"], ["--model", "base"])]
+        self.assertEqual(results[0]["eval_loss"], results[1]["eval_loss"])
+        self.assertNotEqual(results[0]["eval_loss"], results[2]["eval_loss"])
 
     def test_the_model_that_a_run_starts_from_is_never_replaced(self):
         self.copy_of_base("source")

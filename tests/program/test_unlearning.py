@@ -2,11 +2,10 @@
 
 import functools
 import json
-import pathlib
 import shutil
 import unittest
 
-from harness import CONFIG, ProgramTest, lockstep, long, losses, metrics
+from harness import CONFIG, SOURCE, ProgramTest, lockstep, long, losses, metrics
 
 
 def write_lines(path, rows):
@@ -416,9 +415,8 @@ class Unlearning(ProgramTest):
         self.assertNotEqual(estimate(*rmu, "per_device_train_batch_size=2"), plain)
 
     def test_launching_upstream_script_prints_the_equivalent_command(self):
-        pages = pathlib.Path(__file__).parent / "pages" / "unlearning"
         theirs = self.folder / "theirs"
-        shutil.copytree(pages / "configs", theirs / "configs")
+        shutil.copytree(SOURCE / "examples" / "files" / "configs", theirs / "configs")
         (theirs / "src").mkdir()
         (theirs / "src" / "train.py").write_text("print('their trainer runs')\n")
         words = ["--config-name=unlearn.yaml", "experiment=short", "task_name=a b", "model.model_args.x=1"]

@@ -177,7 +177,7 @@ class Binder {
           key,
           entry.value.origin,
           "unknown key." + did_you_mean_key(key),
-          "`--help` lists all keys");
+          "`--help all` lists all keys");
     }
   }
 

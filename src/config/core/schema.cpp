@@ -2,11 +2,11 @@
 #include "config/core/schema.h"
 
 #include <algorithm>
-#include <map>
 #include <type_traits>
 
 #include "base/format.h"
 #include "base/nearest.h"
+#include "base/text.h"
 #include "config/core/fields.h"
 #include "config/core/scalar.h"
 
@@ -160,22 +160,47 @@ const std::vector<std::string>& key_names() {
   return kNames;
 }
 
-std::optional<std::string> nearest_key(std::string_view word, std::span<const std::string> more) {
-  std::vector<std::string> names(more.begin(), more.end());
-  std::map<std::string, std::string>
-      in_sections;  // name without section -> first key with that name
+namespace {
+
+std::string section_of(std::string_view key) {
+  const size_t dot = key.rfind('.');
+  return std::string(key.substr(0, dot == std::string_view::npos ? 0 : dot));
+}
+
+/// Returns the key that `word` means without its section ("tensor", "LORA_R"). A key of another
+/// section whose name is only similar is rarely meant.
+std::optional<std::string> key_without_section(std::string_view word) {
+  const std::string wanted = lower_case(std::string(word));
   for (const std::string& key : key_names()) {
-    const std::string name = key.substr(key.rfind('.') + 1);
-    names.push_back(name);
-    names.push_back(key);
-    in_sections.try_emplace(name, find_key("training." + name) != nullptr ? name : key);
+    std::string joined = key;
+    std::ranges::replace(joined, '.', '_');
+    if (wanted == lower_case(key.substr(key.rfind('.') + 1)) || wanted == lower_case(joined)) {
+      return key;
+    }
   }
-  auto nearest = nearest_name(word, names);
-  if (nearest && in_sections.contains(*nearest) &&
-      std::find(more.begin(), more.end(), *nearest) == more.end()) {
-    nearest = in_sections.at(*nearest);
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::string> nearest_key(std::string_view word, std::span<const std::string> more) {
+  constexpr std::string_view kTraining = "training";
+  std::vector<std::string> names(more.begin(), more.end());
+  const std::string section = section_of(word);
+  const bool is_known = find_key(section) != nullptr;
+  for (const std::string& key : key_names()) {
+    if (section.empty() && section_of(key) == kTraining) {
+      names.push_back(key.substr(kTraining.size() + 1));
+    } else if (!section.empty() && (!is_known || section_of(key) == section)) {
+      names.push_back(key);
+    }
   }
-  return nearest;
+  if (section.empty() && std::ranges::find(names, word) == names.end()) {
+    if (auto key = key_without_section(word)) {
+      return key;
+    }
+  }
+  return nearest_name(word, names);
 }
 
 std::string did_you_mean_key(std::string_view word, std::span<const std::string> more) {

@@ -28,7 +28,8 @@ const std::vector<Key>& all_keys();
 const Key* find_key(const std::string& name);
 /// Returns the names of all keys except sections.
 const std::vector<std::string>& key_names();
-/// Returns the name nearest to `word` among all keys and `more`. Includes the section if required.
+/// Returns the name nearest to `word` among the keys of its section (without one: of training) and
+/// `more`, or the key of another section that has this name.
 std::optional<std::string> nearest_key(
     std::string_view word, std::span<const std::string> more = {});
 /// Returns " Did you mean 'x'?" with the nearest key; an empty string if none is close.

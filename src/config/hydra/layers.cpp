@@ -205,7 +205,7 @@ void apply_override_at(
         override.key,
         origin,
         "unknown key." + did_you_mean_key(override.key, variables(tree)),
-        fmt::format("`--help` lists all keys; add your own variables with +{}", override.text));
+        fmt::format("`--help all` lists all keys; add your own variables with +{}", override.text));
     return;
   }
   if (override.kind == Override::Kind::kAdd && found != nullptr && !is_default(*found) &&

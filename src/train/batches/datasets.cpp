@@ -297,6 +297,17 @@ int64_t sequence_length_of(const config::Config& config, const model::ModelConfi
   return length;
 }
 
+void warn_of_length(int64_t length, const model::ModelConfig& model) {
+  if (length > model.max_positions && !model::position_limit(model) &&
+      !model.is_encoder_decoder()) {
+    log_warning(
+        "sequences of {} tokens are longer than the model's {} positions "
+        "(max_position_embeddings): later positions are extrapolated",
+        length,
+        model.max_positions);
+  }
+}
+
 data::DataOptions data_options(const config::DataSection& section) {
   data::DataOptions options;
   options.train = section.train;

@@ -41,6 +41,8 @@ std::string source_key(const config::MixtureSource& source);
 /// Returns the number of tokens per row: data.sequence_length if set, otherwise the model's limit,
 /// but at most 1,024. Throws Error (kConfig) if the model has fewer positions.
 int64_t sequence_length_of(const config::Config& config, const model::ModelConfig& model);
+/// Logs a warning if the model computes positions beyond max_position_embeddings.
+void warn_of_length(int64_t length, const model::ModelConfig& model);
 
 /// Returns the chat template: data.chat_template if set, otherwise the tokenizer's. Throws Error
 /// (kConfig) if there is none.
