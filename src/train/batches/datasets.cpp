@@ -297,6 +297,16 @@ int64_t sequence_length_of(const config::Config& config, const model::ModelConfi
   return length;
 }
 
+void warn_of_positions(const model::ModelConfig& model, int64_t length) {
+  if (model.rope.type != model::RopeType::kNone && length > model.max_positions) {
+    log_warning(
+        "data.sequence_length={} exceeds the model's max_position_embeddings={}: rotary positions "
+        "beyond it are untrained",
+        length,
+        model.max_positions);
+  }
+}
+
 data::DataOptions data_options(const config::DataSection& section) {
   data::DataOptions options;
   options.train = section.train;
@@ -307,7 +317,8 @@ data::DataOptions data_options(const config::DataSection& section) {
   options.format = data::parse_format(section.format);
   options.text_field = section.text_field;
   options.text_delimiter = section.text_delimiter;
-  options.prompt = data::parse_prompt(section.prompt);
+  options.prompt =
+      section.prompt == "auto" ? data::Prompt::kNone : data::parse_prompt(section.prompt);
   options.messages_field = section.messages_field;
   options.chat_loss = data::parse_chat_loss(section.chat_loss);
   options.instruction_field = section.instruction_field;
