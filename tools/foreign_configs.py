@@ -34,12 +34,13 @@ def main():
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--program", default="build/release/lockstep", type=pathlib.Path)
     parser.add_argument("--cwd", default=".", help="folder that paths in the files are relative to")
+    parser.add_argument("words", nargs="*", help="further arguments of each command, such as data.train=FILE")
     parser.add_argument("--verbose", action="store_true", help="print the outcome of each file")
     options = parser.parse_args()
     program, folder = options.program.resolve(), options.folder.resolve()
     outcomes, reasons, read_as, keys = collections.Counter(), collections.Counter(), collections.Counter(), [0, 0]
     for path in sorted(p for p in folder.rglob("*") if p.suffix in (".yaml", ".yml", ".json")):
-        run = subprocess.run([program, "train", "--print-config", "-c", path], cwd=options.cwd, capture_output=True, text=True, timeout=60)
+        run = subprocess.run([program, "train", "--print-config", "-c", path, *options.words], cwd=options.cwd, capture_output=True, text=True, timeout=60)
         found = re.search(r"read as a file of ([\w-]+): (\d+) keys translated(?:, (\d+) ignored)?", run.stderr)
         if found:
             keys = [keys[0] + int(found[2]), keys[1] + int(found[3] or 0)]

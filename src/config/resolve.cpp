@@ -85,10 +85,11 @@ class Resolver {
         problems_.throw_if_any();
         composition.tree = open_unlearning_settings(
             resolved(composition), composition.overrides, problems_, result_.warnings);
-      } else if (const ForeignProgram* program = find_program(composition.tree)) {
-        convert(*program, composition);
       } else if (!is_accelerate(composition.tree)) {
         refuse_other_kind(other_kind(composition.tree));
+        if (const ForeignProgram* program = find_program(composition.tree)) {
+          convert(*program, composition);
+        }
       }
       rename_older_names(composition.tree, problems_);
       if (is_accelerate(composition.tree)) {

@@ -170,8 +170,8 @@ TEST_F(Foreign, LlamaFactorysFileIsTranslated) {
   EXPECT_TRUE(any_holds(found.warnings, "read as a file of LLaMA-Factory: "));
   EXPECT_EQ(read(file + "dataset: identity\n").config.data.prompt, "auto");
   const std::string text = error(file + "dataset: far,none\n");
-  EXPECT_THAT(text, HasSubstr("far: is some/far on the Hub, and not a file"));
-  EXPECT_THAT(text, HasSubstr("none: not listed in @/sets/dataset_info.json"));
+  EXPECT_THAT(text, HasSubstr("'far': is some/far on the Hub, and not a file"));
+  EXPECT_THAT(text, HasSubstr("'none': not listed in @/sets/dataset_info.json"));
   EXPECT_EQ(
       read(file + "dataset: far\n", {"data.train=x.jsonl"}).config.data.train.front(), "x.jsonl");
 }
@@ -310,7 +310,7 @@ TEST_F(Foreign, TrlsNamesAreFlags) {
   EXPECT_EQ(config.data.packing, "documents");
   EXPECT_EQ(config.lora.r, 4);
   EXPECT_EQ(config.lora.target_modules, (std::vector<std::string>{"q_proj", "v_proj"}));
-  EXPECT_EQ(config.quantization.load_in_4bit, true);
+  EXPECT_EQ(config.quantization.bits, 4);
   EXPECT_EQ(config.data.text_field, "body");
   EXPECT_TRUE(config.training.bf16);
   EXPECT_EQ(config.training.learning_rate, 5e-5);  // TRL's defaults are those of its files

@@ -3,7 +3,7 @@
 import json
 import unittest
 
-from harness import ProgramTest, losses, metrics
+from harness import CONFIG, ProgramTest, losses, metrics
 
 AXOLOTL = """base_model: model
 adapter: lora
@@ -13,7 +13,7 @@ datasets:
   - path: corpus/instructions.jsonl
     type: alpaca
     split: train[:40]
-sequence_len: 48
+sequence_len: 256
 sample_packing: true
 micro_batch_size: 2
 gradient_accumulation_steps: 1
@@ -39,6 +39,7 @@ class ForeignConfigs(ProgramTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
+        (cls.folder / "model.json").write_text(json.dumps({**CONFIG, "n_positions": 256}))
         cls.run_ok_in(cls.folder, *cls.train_arguments(cls, "model", "save_strategy=no", steps=1))
         (cls.folder / "axolotl.yaml").write_text(AXOLOTL)
 
@@ -46,8 +47,8 @@ class ForeignConfigs(ProgramTest):
         told = self.run_ok("train", "-c", "axolotl.yaml", "use_cpu=true", "save_strategy=no").err
         self.assertRegex(told, r"axolotl.yaml: read as a file of Axolotl: \d+ keys translated, 1 ignored \(flash_attention: ")
         self.run_ok(
-            "train", "model.path=model", "lora.r=4", "lora.target_modules=all-linear", "data.train=corpus/instructions.jsonl[:40]",
-            "data.prompt=alpaca", "data.packing=documents", "data.sequence_length=48", "per_device_train_batch_size=2", "max_steps=2",
+            "train", "model.path=model", "lora.r=4", "lora.target_modules=all-linear", "--data", "corpus/instructions.jsonl[:40]",
+            "data.prompt=alpaca", "data.packing=documents", "data.sequence_length=256", "per_device_train_batch_size=2", "max_steps=2",
             "optim=adamw_torch", "lr_scheduler_type=constant", "learning_rate=0.001", "logging_steps=1", "use_cpu=true",
             "save_strategy=no", "output_dir=ours")
         self.assertEqual(losses(self.folder / "theirs"), losses(self.folder / "ours"))

@@ -155,7 +155,8 @@ void read_plugins(const RuleTarget& target, const std::string& name, const Value
     const bool is_kernel = plugin.find("liger") != std::string::npos ||
                            plugin.find("cut_cross_entropy") != std::string::npos ||
                            plugin.find(".kernels") != std::string::npos ||
-                           plugin.find("expert_parallel") != std::string::npos;
+                           plugin.find("expert_parallel") != std::string::npos ||
+                           plugin.find("swanlab") != std::string::npos;
     if (!is_kernel) {
       target.refuse(
           name, Value::scalar(plugin, true, value.origin), "this plugin is not supported");
@@ -233,12 +234,9 @@ constexpr KeyRule kAxolotlRules[] = {
     read_as("sample_packing", "data.packing=documents; false: none", read_word<kAxolotlPacking>),
     read_as("excess_length_strategy", "data.long_documents", read_word<kAxolotlLongRows>),
     read_as("val_set_size", "data.validation_fraction", read_validation_size),
-    read_as(
-        "datasets",
-        "data.train or data.dataset_name, data.prompt, data.train_split",
-        read_axolotl_datasets),
-    read_as("pretraining_dataset", "as datasets", read_axolotl_datasets),
-    read_as("test_datasets", "data.validation", read_axolotl_tests),
+    finished("datasets", "data.train or data.dataset_name, data.prompt, data.train_split"),
+    finished("pretraining_dataset", "as datasets"),
+    finished("test_datasets", "data.validation"),
     read_as("chat_template", "tokenizer_default: the tokenizer's own", read_chat_template),
     read_as("chat_template_jinja", "data.chat_template", read_template_file),
     read_as("wandb_project", "training.project, training.report_to=wandb", read_wandb_project),
@@ -442,8 +440,8 @@ void finish_schedule(const Value& file, const RuleTarget& target) {
     set_per_epoch(target, "save", *saves, epochs);
   }
   const double held_out = to_double(text_in(file, {"val_set_size"})).value_or(0);
-  const bool has_validation = held_out > 0 || set_value(file, "test_datasets") != nullptr ||
-                              target.settings.find(Path{"data", "validation"}) != nullptr;
+  const bool has_validation =
+      held_out > 0 || target.settings.find(Path{"data", "validation"}) != nullptr;
   const Value* evaluations = set_value(file, "evals_per_epoch");
   if (!has_validation) {
     if (Value* training = target.settings.find("training")) {
@@ -459,7 +457,20 @@ void finish_schedule(const Value& file, const RuleTarget& target) {
   }
 }
 
+/// Reads the data sets, whose rows depend on the task.
+void finish_data(const Value& file, const RuleTarget& target) {
+  for (const char* name : {"datasets", "pretraining_dataset"}) {
+    if (const Value* sets = file.find(name); sets != nullptr && !sets->is_null()) {
+      read_axolotl_datasets(target, name, *sets);
+    }
+  }
+  if (const Value* sets = file.find("test_datasets"); sets != nullptr && sets->is_list()) {
+    read_axolotl_tests(target, "test_datasets", *sets);
+  }
+}
+
 void finish_axolotl(const Value& file, const RuleTarget& target) {
+  finish_data(file, target);
   finish_schedule(file, target);
   if (text_in(file, {"adapter"}).empty()) {
     drop_adapter(target, "adapter is not set");
@@ -501,8 +512,8 @@ void finish_axolotl(const Value& file, const RuleTarget& target) {
 }
 
 constexpr ForeignPair kAxolotlDefaults[] = {
+    {"training.num_train_epochs", "1"},  // the first, as max_steps replaces it
     {"training.per_device_train_batch_size", "1"},
-    {"training.num_train_epochs", "1"},
     {"training.lr_scheduler_type", "cosine"},
     {"training.warmup_steps", "0.03"},
     {"training.save_strategy", "epoch"},
@@ -510,8 +521,9 @@ constexpr ForeignPair kAxolotlDefaults[] = {
     {"data.packing", "none"},
 };
 
-std::span<const ForeignPair> axolotl_defaults(const Value& /*settings*/) {
-  return kAxolotlDefaults;
+std::span<const ForeignPair> axolotl_defaults(const Value& settings) {
+  const bool counts_steps = settings.find(Path{"training", "max_steps"}) != nullptr;
+  return std::span(kAxolotlDefaults).subspan(counts_steps ? 1 : 0);
 }
 
 constexpr ForeignPair kAxolotlReplaced[] = {

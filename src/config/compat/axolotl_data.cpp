@@ -95,7 +95,12 @@ void read_item_fields(const RuleTarget& target, const Value& item, const std::st
     if (type->text.starts_with("bradley_terry")) {
       target.set("task.type", "reward_model", *type);
     } else {
+      const std::string before = text_in(target.settings, {"data", "prompt"});
       read_words(kAxolotlRowTypes, target, place + ".type", *type);
+      if (!before.empty() && text_in(target.settings, {"data", "prompt"}) != before) {
+        target.refuse(
+            place + ".type", *type, "all data sets must have rows of one form", "convert them");
+      }
     }
   }
   if (const Value* field = item.find("field_messages");

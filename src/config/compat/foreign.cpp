@@ -60,7 +60,10 @@ class Conversion {
     settings_ = Value::map(file.origin);
     read(file, "");
     if (program_.finish != nullptr) {
-      program_.finish(file, target_);
+      Value rest = file;
+      std::erase_if(
+          rest.entries, [&](const Entry& entry) { return !replaced_by(entry.name).empty(); });
+      program_.finish(rest, target_);
     }
     for (const auto& [key, value] : program_.defaults(settings_)) {
       if (settings_.find(split_path(key)) == nullptr) {
@@ -206,9 +209,7 @@ const ForeignProgram* find_program(const Value& file) {
   if (has_component(file)) {
     return &kTorchtune;
   }
-  if (std::ranges::any_of(file.entries, [](const Entry& entry) {
-        return is_section(entry.name) && entry.value.is_map();
-      })) {
+  if (has_own_section(file)) {
     return nullptr;
   }
   if (has_any(file, {"base_model"})) {
@@ -231,6 +232,12 @@ const ForeignProgram* find_program(const Value& file) {
              : nullptr;
 }
 
+bool has_own_section(const Value& file) {
+  return std::ranges::any_of(file.entries, [](const Entry& entry) {
+    return is_section(entry.name) && entry.value.is_map();
+  });
+}
+
 std::span<const ForeignProgram* const> foreign_programs() {
   static constexpr std::array kPrograms{&kTrl, &kAxolotl, &kLlamaFactory, &kTorchtune};
   return kPrograms;
@@ -245,13 +252,24 @@ Value foreign_settings(
     Problems& problems,
     std::vector<std::string>& warnings) {
   Conversion conversion(program, given, allow_unknown, problems, warnings);
-  Value settings = conversion.run(file);
+  // Settings that several keys make have the file as their origin.
+  Value whole = file;
+  const int64_t order = file.entries.empty() ? 0 : file.entries.front().value.origin.order;
+  whole.origin = {.source = Origin::Source::kFile, .place = name, .order = order};
+  Value settings = conversion.run(whole);
   warnings.push_back(
       fmt::format("{}: read as a file of {}: {}", name, program.name, conversion.report()));
   return settings;
 }
 
 std::string table_of(const ForeignProgram& program) {
+  const auto alternatives = [](std::string_view values) {
+    std::string text;
+    for (const char each : values) {
+      text += each == '|' ? std::string(" or ") : std::string(1, each);
+    }
+    return text;
+  };
   std::string text = fmt::format("| {} | Lockstep |\n|---|---|\n", program.name);
   std::map<std::string, std::vector<std::string>> ignored, refused;
   const bool is_trl = &program == &kTrl;
@@ -264,7 +282,7 @@ std::string table_of(const ForeignProgram& program) {
     } else {
       const std::string harmless = rule.harmless.empty() || rule.kind == kIgnored
                                        ? ""
-                                       : fmt::format(" (unless {})", rule.harmless);
+                                       : fmt::format(" (unless {})", alternatives(rule.harmless));
       (rule.kind == kIgnored ? ignored : refused)[std::string(rule.text)].push_back(
           fmt::format("`{}`{}", rule.name, harmless));
     }

@@ -44,6 +44,8 @@ struct ForeignProgram {
 /// Returns the program whose file this is, or nullptr. A file with sections of Lockstep's is
 /// Lockstep's own.
 const ForeignProgram* find_program(const Value& file);
+/// Returns true if the file has a section of Lockstep's configuration.
+bool has_own_section(const Value& file);
 std::span<const ForeignProgram* const> foreign_programs();
 
 /// Converts a file to configuration keys. `given` are the keys on the command line. Adds one
@@ -62,7 +64,8 @@ Value foreign_settings(
 std::string table_of(const ForeignProgram& program);
 
 /// Returns what a file is that is not a configuration, and the hint: a data file or a TOML file by
-/// its name, a model's config.json, an adapter_config.json and others by their keys.
+/// its name, a model's config.json, an adapter_config.json and others by their keys. A file with
+/// sections of Lockstep's is a configuration.
 std::optional<std::pair<std::string, std::string>> other_kind(const std::filesystem::path& path);
 std::optional<std::pair<std::string, std::string>> other_kind(const Value& file);
 

@@ -13,6 +13,11 @@ struct OtherFile {
   std::string_view key, second, kind, hint;
 };
 constexpr OtherFile kOtherFiles[] = {
+    {"zero_optimization", "", "a DeepSpeed configuration", "pass it with --deepspeed FILE"},
+    {"train_micro_batch_size_per_gpu",
+     "",
+     "a DeepSpeed configuration",
+     "pass it with --deepspeed FILE"},
     {"peft_type",
      "",
      "PEFT's adapter_config.json",
@@ -73,7 +78,7 @@ std::optional<std::pair<std::string, std::string>> other_kind(const std::filesys
 
 std::optional<std::pair<std::string, std::string>> other_kind(const Value& file) {
   for (const OtherFile& other : kOtherFiles) {
-    if (file.find(other.key) != nullptr &&
+    if (!has_own_section(file) && file.find(other.key) != nullptr &&
         (other.second.empty() || file.find(other.second) != nullptr)) {
       return std::pair(std::string(other.kind), std::string(other.hint));
     }

@@ -120,6 +120,7 @@ void read_files(const RuleTarget& target, const std::string&, const Value& value
 
 void read_offload_all(const RuleTarget& target, const std::string&, const Value& value) {
   if (is_on(value)) {
+    target.set("parallel.zero_stage", "3", value);
     target.set("parallel.offload_param.device", "cpu", value);
     target.set("parallel.offload_optimizer.device", "cpu", value);
   }
