@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/format.h"
+#include "base/log.h"
 #include "base/terminal.h"
 #include "config/resolve.h"
 #include "data/encoder.h"
@@ -22,6 +23,7 @@
 #include "text/tokenizer.h"
 #include "train/batches/datasets.h"
 #include "train/batches/labelled_data.h"
+#include "train/batches/row_choice.h"
 #include "train/checkpointing.h"
 #include "train/tasks/preference.h"
 #include "train/weights/model_loading.h"
@@ -264,7 +266,13 @@ std::vector<Sample> first_samples(
   if (!config::writes_labels(config.task) && train::classifies(config, model)) {
     return first_labelled_rows(config, model, tokenizer, length(), range);
   }
-  return first_documents(config, tokenizer, range);
+  config::Config chosen = config;
+  const train::RowChoice rows = train::choose_rows(config, model);
+  chosen.data = rows.section;
+  if (!rows.note.empty()) {
+    log_info("{}", rows.note);
+  }
+  return first_documents(chosen, tokenizer, range);
 }
 
 int show(const config::Resolution& resolution) {

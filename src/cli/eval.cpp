@@ -18,6 +18,7 @@
 #include "parallel/parallelize.h"
 #include "start/completion.h"
 #include "train/batches/datasets.h"
+#include "train/batches/row_choice.h"
 #include "train/checkpointing.h"
 #include "train/evaluate.h"
 #include "train/plan.h"
@@ -194,6 +195,7 @@ int evaluate(
   const auto tokenizer =
       train::load_tokenizer(train::tokenizer_path(config.tokenizer.path, adapter), source);
   const int64_t length = length_of_rows(config, source.config);
+  config.data = train::choose_rows(config, source.config, rank_context.communicator);
   const train::Datasets datasets = train::open_datasets(
       config.data,
       source.config,

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/format.h"
+#include "config/compat/foreign.h"
 #include "config/core/scalar.h"
 #include "config/core/schema.h"
 #include "config/core/trainer_keys.h"
@@ -61,6 +62,8 @@ class CommandLineReader {
         take_override(word);
       } else if (is_config_file(word)) {
         set_file(word, word);
+      } else if (const auto kind = other_kind(std::filesystem::path(word))) {
+        problem(word, kind->first, kind->second);
       } else {
         problem(
             word,

@@ -10,6 +10,7 @@
 #include "config/command_line.h"
 #include "config/compat/accelerate.h"
 #include "config/compat/deepspeed.h"
+#include "config/compat/foreign.h"
 #include "config/compat/fsdp.h"
 #include "config/compat/named_datasets.h"
 #include "config/compat/open_unlearning.h"
@@ -76,6 +77,7 @@ class Resolver {
         warn_of_processes(file);
         merge(tree_, accelerate_settings(file, problems_, result_.warnings));
       }
+      refuse_other_kind(other_kind(line_.file));
       Composition composition =
           compose({.file = line_.file, .folders = line_.folders}, std::move(line_.overrides));
       if (is_open_unlearning(composition.tree)) {
@@ -84,6 +86,11 @@ class Resolver {
         problems_.throw_if_any();
         composition.tree = open_unlearning_settings(
             resolved(composition), composition.overrides, problems_, result_.warnings);
+      } else if (!is_accelerate(composition.tree)) {
+        refuse_other_kind(other_kind(composition.tree));
+        if (const ForeignProgram* program = find_program(composition.tree)) {
+          convert(*program, composition);
+        }
       }
       rename_older_names(composition.tree, problems_);
       if (is_accelerate(composition.tree)) {
@@ -105,6 +112,35 @@ class Resolver {
       apply_override(tree_, override, ++order, problems_);
     }
     lift_short_names(tree_, problems_);
+  }
+
+  /// Throws if the configuration file is something else.
+  void refuse_other_kind(const std::optional<std::pair<std::string, std::string>>& kind) {
+    if (kind) {
+      throw Error(
+          ErrorKind::kConfig,
+          fmt::format("{} is {}", line_.file.string(), kind->first),
+          kind->second);
+    }
+  }
+
+  /// Converts a file of another fine-tuning program, with the overrides of its keys.
+  void convert(const ForeignProgram& program, Composition& composition) {
+    composition.overrides =
+        take_overrides(composition.tree, std::move(composition.overrides), problems_);
+    problems_.throw_if_any();
+    std::set<std::string> given;
+    for (const Override& override : composition.overrides) {
+      given.insert(join(canonical_path(split_path(override.key))));
+    }
+    composition.tree = foreign_settings(
+        program,
+        resolved(composition),
+        line_.file.string(),
+        given,
+        line_.allow_unknown,
+        problems_,
+        result_.warnings);
   }
 
   /// Returns a tree of another program's keys with all interpolations resolved.

@@ -130,14 +130,16 @@ void validate_data(const Config& config, Checker& check) {
     }
   }
   const bool is_answered = writes_labels(config.task) && config.generative.chat;
-  if (!data.chat_template.empty() && data.prompt != "chat" && !trains_on_answers(config.task) &&
+  const bool is_language = config.task.type.value_or("language_modeling") == "language_modeling";
+  const bool may_be_chats = data.prompt == "chat" || (data.prompt == "auto" && is_language);
+  if (!data.chat_template.empty() && !may_be_chats && !trains_on_answers(config.task) &&
       !is_answered) {
     check.fail(
         "data.chat_template",
         "only used with data.prompt=chat and with preference data",
         "set data.prompt=chat, or remove it");
   }
-  if (data.chat_loss != "assistant" && data.prompt != "chat") {
+  if (data.chat_loss != "assistant" && !may_be_chats) {
     check.fail("data.chat_loss", "only used with data.prompt=chat", "set it, or remove this key");
   }
 }
@@ -227,8 +229,7 @@ void validate_generative(const Config& config, Checker& check) {
       config.data.label_field.size() > 1,
       "data.label_field",
       "generative classification has one label field");
-  refuse(
-      config.data.prompt != "none", "data.prompt", "generative.prompt_template defines the prompt");
+  refuse(has_prompt(config.data), "data.prompt", "generative.prompt_template defines the prompt");
   refuse(
       config.data.packing == "concatenate", "data.packing", "concatenation would cut off labels");
   check.require(
@@ -320,7 +321,7 @@ void validate_task(const Config& config, Checker& check) {
         "a classifier always truncates rows at data.sequence_length",
         "remove it");
   }
-  if (asked && config.data.prompt != "none") {
+  if (asked && has_prompt(config.data)) {
     check.fail("data.prompt", "not used with sequence_classification", "remove it");
   }
 }

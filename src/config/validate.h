@@ -24,6 +24,11 @@ void validate(
     Problems& problems,
     std::vector<std::string>& warnings);
 
+/// Returns true if data.prompt names a form of rows with prompts.
+inline bool has_prompt(const DataSection& data) {
+  return data.prompt != "none" && data.prompt != "auto";
+}
+
 /// Copies values set under BitsAndBytesConfig names to the keys of `section`. Two names with
 /// different values are a problem.
 void settle_quantization(QuantizationSection& section, const Origins& origins, Problems& problems);

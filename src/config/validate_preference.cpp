@@ -145,7 +145,7 @@ void check_rows(const Config& config, Checker& check) {
   if (is_typed("data.packing") && config.data.packing == "concatenate") {
     check.fail("data.packing", "concatenation would cut off answers", "use documents or none");
   }
-  if (config.data.prompt != "none" && is_typed("data.prompt")) {
+  if (has_prompt(config.data) && is_typed("data.prompt")) {
     check.fail("data.prompt", "not used with preference data", "remove it");
   }
 }

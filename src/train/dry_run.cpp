@@ -13,6 +13,7 @@
 #include "model/description.h"
 #include "monitor/progress.h"
 #include "train/batches/labelled_data.h"
+#include "train/batches/row_choice.h"
 #include "train/checkpointing.h"
 #include "train/forecast.h"
 #include "train/output_folder.h"
@@ -82,7 +83,7 @@ void read_first_rows(
 
 }  // namespace
 
-std::string dry_run(const config::Config& config, int64_t ranks) {
+std::string dry_run(config::Config config, int64_t ranks) {
   const config::TrainingSection& training = config.training;
   const model::ModelSource source = find_source(config.model.path, config.model.preset);
   if (source.kind == model::ModelSource::Kind::kHub) {
@@ -106,6 +107,9 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
   parallel::check_plan(plan, mesh_of(config.parallel, static_cast<int>(ranks)));
   const int64_t length = sequence_length_of(config, source.config);
   check_plan(config.parallel, length);
+  warn_of_positions(source.config, length);
+  const RowChoice rows = choose_rows(config, source.config);
+  config.data = rows.section;
   // Throws if the stages or the schedule are invalid.
   const auto parts =
       parallel::parts_of_rank(source.config, plan.pipeline, 0, stages, plan.sequence_length);
@@ -167,6 +171,7 @@ std::string dry_run(const config::Config& config, int64_t ranks) {
       "data        {} training files, {} validation files\n",
       train_files,
       files_of(options.validation, "data.validation"));
+  text += rows.note.empty() ? "" : fmt::format("rows        {}\n", rows.note);
   text += fmt::format(
       "plan        {} rank{}; {}\n",
       ranks,

@@ -15,6 +15,7 @@
 #include "model/operations.h"
 #include "plan/from_config/float8.h"
 #include "train/averages.h"
+#include "train/batches/row_choice.h"
 #include "train/checkpointing.h"
 #include "train/evaluation_line.h"
 #include "train/in_memory_steps.h"
@@ -318,11 +319,12 @@ std::unique_ptr<Job> open_job(
   const int64_t length = sequence_length_of(config, job->source.config);
   check_plan(config.parallel, length);
   if (rank_context.is_first()) {
-    warn_of_length(length, job->source.config);
+    warn_of_positions(job->source.config, length);
   }
+  job->config.data = choose_rows(config, job->source.config, rank_context.communicator);
   open_data(*job, length, rank_context);
   job->source.generation = generation_with(job->source, adapter_request(config.lora));
-  if (const auto end = end_of_turns(config, *job->tokenizer)) {
+  if (const auto end = end_of_turns(job->config, *job->tokenizer)) {
     model::add_stop_token(job->source.generation, job->source.config, *end);
   }
   if (rank_context.is_first()) {

@@ -107,8 +107,12 @@ TEST(Validate, TasksAndTheirLabels) {
 
 TEST(Validate, WhatIsOfChatsAloneIsNotPassedOver) {
   EXPECT_EQ(error({"data.prompt=chat", "data.chat_template=a.jinja", "data.chat_loss=last"}), "");
-  EXPECT_THAT(error({"data.chat_template=a.jinja"}), HasSubstr("only used with data.prompt=chat"));
-  EXPECT_THAT(error({"data.chat_loss=last"}), HasSubstr("only used with data.prompt=chat"));
+  for (const char* key : {"data.chat_template=a.jinja", "data.chat_loss=last"}) {
+    EXPECT_EQ(error({key}), "") << "data.prompt=auto depends on the rows";
+    for (const char* other : {"data.prompt=none", "task.type=masked_lm"}) {
+      EXPECT_THAT(error({key, other}), HasSubstr("only used with data.prompt=chat")) << other;
+    }
+  }
   EXPECT_THAT(error({"data.packing=bins"}), HasSubstr("bins is not one of auto, documents"));
 }
 

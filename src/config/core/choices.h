@@ -9,7 +9,7 @@ inline constexpr std::string_view kDataFormats[] = {"auto", "text", "jsonl", "cs
 inline constexpr std::string_view kTextDocuments[] = {"file", "line", "paragraph"};
 inline constexpr std::string_view kPackings[] = {
     "auto", "documents", "concatenate", "none", "true", "false"};
-inline constexpr std::string_view kLongDocuments[] = {"split", "truncate"};
+inline constexpr std::string_view kLongDocuments[] = {"auto", "split", "truncate"};
 inline constexpr std::string_view kInvalidUtf8[] = {"error", "replace"};
 inline constexpr std::string_view kTasks[] = {
     "language_modeling",
@@ -25,7 +25,7 @@ inline constexpr std::string_view kNormalizations[] = {"none", "token", "byte", 
 inline constexpr std::string_view kDecodings[] = {"likelihood", "greedy", "first_token"};
 inline constexpr std::string_view kCalibrations[] = {"none", "temperature"};
 inline constexpr std::string_view kThresholds[] = {"fixed", "tuned"};
-inline constexpr std::string_view kPrompts[] = {"none", "alpaca", "pairs", "chat"};
+inline constexpr std::string_view kPrompts[] = {"auto", "none", "alpaca", "pairs", "chat"};
 inline constexpr std::string_view kChatLosses[] = {"assistant", "last", "all"};
 inline constexpr std::string_view kRampShapes[] = {"linear", "cosine", "1-sqrt"};
 inline constexpr std::string_view kPlateauModes[] = {"min", "max"};

@@ -1,10 +1,13 @@
 // Rules for TrainingArguments and script arguments that are not configuration fields.
 #include "config/core/trainer_keys.h"
 
+#include <algorithm>
+
 #include "base/format.h"
 #include "config/core/scalar.h"
 #include "config/core/schema.h"
 #include "config/core/script_data.h"
+#include "config/core/trl_keys.h"
 
 namespace lockstep::config {
 namespace {
@@ -270,7 +273,12 @@ constexpr Rename kScriptKeys[] = {
 }  // namespace
 
 KeyRules trainer_rules() {
-  return kTrainerRules;
+  static const std::vector<KeyRule> kRules = [] {
+    std::vector<KeyRule> rules(std::begin(kTrainerRules), std::end(kTrainerRules));
+    rules.insert(rules.end(), trl_rules().begin(), trl_rules().end());
+    return rules;
+  }();
+  return kRules;
 }
 
 std::string_view current_name(std::string_view section, std::string_view name) {
@@ -288,18 +296,19 @@ std::string_view script_key(std::string_view name) {
       return rename.to;
     }
   }
-  return {};
+  const auto found = std::ranges::find(trl_keys(), name, &TrlKey::name);
+  return found == trl_keys().end() ? std::string_view() : found->key;
 }
 
 bool is_training_name(std::string_view name) {
   const std::string_view current = current_name("training", name);
-  return find_rule(kTrainerRules, current) != nullptr ||
+  return find_rule(trainer_rules(), current) != nullptr ||
          find_key("training." + std::string(current)) != nullptr;
 }
 
 void apply_trainer_rules(Value& tree, Problems& problems, std::vector<std::string>& warnings) {
   const RuleTarget target{tree, problems, warnings, "training."};
-  for (const KeyRule& rule : kTrainerRules) {
+  for (const KeyRule& rule : trainer_rules()) {
     const Value* const training = tree.find("training");
     const Value* const found =
         training != nullptr && training->is_map() ? training->find(rule.name) : nullptr;

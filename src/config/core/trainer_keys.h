@@ -17,7 +17,7 @@ KeyRules trainer_rules();
 /// "evaluation_strategy" -> "eval_strategy"); otherwise the name itself.
 std::string_view current_name(std::string_view section, std::string_view name);
 /// Returns the key for an argument of transformers' example scripts ("model_name_or_path" ->
-/// "model.path"); otherwise an empty string.
+/// "model.path") or of TRL; otherwise an empty string.
 std::string_view script_key(std::string_view name);
 /// Returns true if `name` may be written without "training.": a field, an older name, or a name
 /// with a rule.

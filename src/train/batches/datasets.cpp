@@ -297,12 +297,12 @@ int64_t sequence_length_of(const config::Config& config, const model::ModelConfi
   return length;
 }
 
-void warn_of_length(int64_t length, const model::ModelConfig& model) {
+void warn_of_positions(const model::ModelConfig& model, int64_t length) {
   if (length > model.max_positions && !model::position_limit(model) &&
       !model.is_encoder_decoder()) {
     log_warning(
-        "sequences of {} tokens are longer than the model's {} positions "
-        "(max_position_embeddings): later positions are extrapolated",
+        "data.sequence_length={} exceeds the model's {} positions (max_position_embeddings): later "
+        "positions are extrapolated",
         length,
         model.max_positions);
   }
@@ -318,7 +318,8 @@ data::DataOptions data_options(const config::DataSection& section) {
   options.format = data::parse_format(section.format);
   options.text_field = section.text_field;
   options.text_delimiter = section.text_delimiter;
-  options.prompt = data::parse_prompt(section.prompt);
+  options.prompt =
+      section.prompt == "auto" ? data::Prompt::kNone : data::parse_prompt(section.prompt);
   options.messages_field = section.messages_field;
   options.chat_loss = data::parse_chat_loss(section.chat_loss);
   options.instruction_field = section.instruction_field;

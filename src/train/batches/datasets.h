@@ -20,7 +20,8 @@ struct Datasets {
   std::shared_ptr<const data::SequenceView> validation_mm = nullptr, test_mm = nullptr;
 };
 
-/// Converts the `data` section to the options of the data module.
+/// Converts the `data` section to the options of the data module. data.prompt=auto becomes kNone;
+/// see row_choice.h.
 data::DataOptions data_options(const config::DataSection& section);
 
 /// Returns the sources of data.mixture with a nonzero weight.
@@ -41,8 +42,9 @@ std::string source_key(const config::MixtureSource& source);
 /// Returns the number of tokens per row: data.sequence_length if set, otherwise the model's limit,
 /// but at most 1,024. Throws Error (kConfig) if the model has fewer positions.
 int64_t sequence_length_of(const config::Config& config, const model::ModelConfig& model);
-/// Logs a warning if the model computes positions beyond max_position_embeddings.
-void warn_of_length(int64_t length, const model::ModelConfig& model);
+
+/// Logs a warning if rows of `length` tokens use positions beyond max_position_embeddings.
+void warn_of_positions(const model::ModelConfig& model, int64_t length);
 
 /// Returns the chat template: data.chat_template if set, otherwise the tokenizer's. Throws Error
 /// (kConfig) if there is none.
