@@ -5,6 +5,7 @@
 #include "base/format.h"
 #include "base/nearest.h"
 #include "config/core/checker.h"
+#include "config/tasks.h"
 #include "config/validate.h"
 
 namespace lockstep::config {
@@ -50,6 +51,10 @@ void validate_numbers(const TrainingSection& training, Checker& check) {
       "training.adam_epsilon",
       "above 0");
   check.require(finite_from_0(training.max_grad_norm), "training.max_grad_norm", "at least 0");
+  check.require(
+      finite_from_0(training.neftune_noise_alpha.value_or(0)),
+      "training.neftune_noise_alpha",
+      "at least 0");
   at_least(training.early_stopping_patience.value_or(1), 1, "training.early_stopping_patience");
   check.require(
       finite_from_0(training.early_stopping_threshold),
@@ -306,6 +311,27 @@ void validate_schedule(
   }
 }
 
+void validate_sampling(const Config& config, Checker& check) {
+  const std::string key = "training.train_sampling_strategy";
+  if (config.training.train_sampling_strategy != "group_by_length") {
+    return;
+  }
+  const char* remedy = "set training.train_sampling_strategy=random";
+  if (!config.data.mixture.empty()) {
+    check.fail(
+        key,
+        "group_by_length is not supported with data.mixture, which draws each sequence from a "
+        "random source",
+        remedy);
+  } else if (unlearns(config.task)) {
+    check.fail(
+        key,
+        "group_by_length is not supported with task.type=unlearning, which draws a random retain "
+        "row for each forget row",
+        remedy);
+  }
+}
+
 /// Returns a hint for an unsupported tracker.
 const char* remedy_of_tracker(const std::string& tracker) {
   if (tracker == "trackio") {
@@ -360,6 +386,7 @@ void validate_training(const Config& config, Checker& check, std::vector<std::st
   validate_precision(config.training, check);
   validate_evaluation(config, check);
   validate_schedule(config.training, check, warnings);
+  validate_sampling(config, check);
   validate_trackers(config, check);
 }
 

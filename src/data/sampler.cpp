@@ -63,6 +63,9 @@ Sampler::Sampler(SamplerOptions options, SamplerState start)
     : options_(std::move(options)),
       state_(start) {
   check(options_, state_);
+  if (options_.order == SampleOrder::kGroupedByLength) {
+    groups_.emplace(options_.lengths, options_.global_batch);
+  }
   if (options_.sources.empty()) {
     return;
   }
@@ -102,6 +105,14 @@ std::vector<int64_t> Sampler::draw_of_mixture(int64_t count) {
   return drawn;
 }
 
+int64_t Sampler::sequence_at(int64_t position) {
+  const uint64_t key =
+      derive_key(derive_key(state_.seed, 0x5a3b), static_cast<uint64_t>(state_.epoch));
+  return groups_                                  ? groups_->sequence(key, position)
+         : options_.order == SampleOrder::kRandom ? Permutation(options_.sequences, key)(position)
+                                                  : position;
+}
+
 StepDraws Sampler::next() {
   const int64_t least = options_.drop_last ? options_.global_batch : 1;
   if (options_.sequences - state_.position < least) {
@@ -112,9 +123,6 @@ StepDraws Sampler::next() {
   step.samples = std::min(options_.global_batch, options_.sequences - state_.position);
   const std::vector<int64_t> mixed =
       mixture_ ? draw_of_mixture(step.samples) : std::vector<int64_t>();
-  const Permutation order(
-      options_.sequences,
-      derive_key(derive_key(state_.seed, 0x5a3b), static_cast<uint64_t>(state_.epoch)));
   const int64_t begin = part_begin(step.samples, options_.rank, options_.ranks);
   const int64_t share = part_begin(step.samples, options_.rank + 1, options_.ranks) - begin;
   const int64_t largest = divide_up(step.samples, options_.ranks);
@@ -125,9 +133,7 @@ StepDraws Sampler::next() {
     for (int64_t i = part_begin(share, m, micro_batches); i < end; ++i) {
       const int64_t position = state_.position + begin + i;
       draws.push_back(
-          {mixture_                                 ? mixed[static_cast<size_t>(begin + i)]
-           : options_.order == SampleOrder::kRandom ? order(position)
-                                                    : position,
+          {mixture_ ? mixed[static_cast<size_t>(begin + i)] : sequence_at(position),
            state_.epoch * options_.sequences + position});
     }
   }

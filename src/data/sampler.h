@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "data/length_groups.h"
 #include "data/mixture.h"
 
 namespace lockstep::data {
@@ -17,7 +18,7 @@ struct SamplerState {
   bool operator==(const SamplerState&) const = default;
 };
 
-enum class SampleOrder { kRandom, kSequential };
+enum class SampleOrder { kRandom, kSequential, kGroupedByLength };
 
 struct SamplerOptions {
   int64_t sequences = 0;     // size of the dataset
@@ -26,6 +27,7 @@ struct SamplerOptions {
   int64_t rank = 0;          // data-parallel rank
   int64_t ranks = 1;         // data-parallel size
   SampleOrder order = SampleOrder::kRandom;
+  DrawLengths lengths = nullptr;  // of all sequences; only for kGroupedByLength
   bool drop_last = false;  // dataloader_drop_last: skip the last step of an epoch if it is short
   /// Sources of a mixture, in the order in which their sequences make up `sequences`. Samples are
   /// drawn according to the sources' weights (data/mixture.h). Each source has its own random
@@ -51,11 +53,12 @@ struct StepDraws {
       taken;  // for a mixture: samples drawn from each source so far, over all ranks
 };
 
-/// Order of the sequences, a function of (seed, epoch) that needs no memory. The ranks only divide
-/// it. A step takes the next global_batch sequences of the epoch, or the rest of the epoch. They
-/// are divided into R consecutive parts for R ranks, and each part into micro-batches; sizes differ
-/// by at most one. For any number of ranks, no sequence is lost or repeated. A resume takes no
-/// time, except that for a mixture the completed samples are drawn again (without reading them).
+/// Order of the sequences, a function of (seed, epoch) that needs no memory, unless sequences are
+/// grouped by length (data/length_groups.h). The ranks only divide it. A step takes the next
+/// global_batch sequences of the epoch, or the rest of the epoch. They are divided into R
+/// consecutive parts for R ranks, and each part into micro-batches; sizes differ by at most one.
+/// For any number of ranks, no sequence is lost or repeated. A resume takes no time, except that
+/// for a mixture the completed samples are drawn again (without reading them).
 class Sampler {
  public:
   /// Throws Error (config or data) if no step is possible, or if the state belongs to another
@@ -67,12 +70,15 @@ class Sampler {
   int64_t steps_per_epoch() const;
 
  private:
+  /// Returns the sequence at a position of this epoch, without a mixture.
+  int64_t sequence_at(int64_t position);
   /// Returns the sequences of the next `count` positions of this epoch.
   std::vector<int64_t> draw_of_mixture(int64_t count);
 
   SamplerOptions options_;
   SamplerState state_;
   std::optional<MixtureOrder> mixture_;
+  std::optional<LengthGroups> groups_;
   std::vector<int64_t> first_;  // first sequence of each source
 };
 

@@ -33,7 +33,7 @@ class Encoder final : public LanguageModel {
     const ForwardInputs& inputs = context.inputs();
     const int64_t first = config().first_position;
     const Tensor places = inputs.positions.defined() ? inputs.positions + first : Tensor();
-    Tensor x = tokens->forward(inputs.ids) +
+    Tensor x = embedding_noise->forward(tokens->forward(inputs.ids), context) +
                positions->forward(places, first + context.first_position(), context.length());
     if (token_types_ != nullptr) {
       const Tensor& given = inputs.token_types;
@@ -50,6 +50,7 @@ class Encoder final : public LanguageModel {
   }
   void visit_embedding(const SlotFunction& visit) override {
     const UnitLayers& layers = embedding_layers_;
+    visit(layers.name("embedding_noise"), embedding_noise);
     visit(layers.name("positions"), positions);
     if (token_types_ != nullptr) {
       visit(layers.name("token_types"), token_types_);

@@ -41,13 +41,15 @@ struct ForwardInputs {
   Tensor source_positions;  // [S] int64: positions of the source tokens, if `source` is a slice
   int64_t whole_source_length = 0;  // length of the whole source, if `source` is a slice
   Tensor samples;  // [B] int64 on the CPU: index of each row in the sampler's stream; used only for
-                   // dropout
+                   // dropout and noise
   Tensor token_samples;  // [B, T, 2] int64 on the CPU: document number and position in the document
                          // for each token, if each document of a row is a sample. Covers whole rows
                          // even if `ids` is a slice. Undefined: each row is one sample
-  uint64_t seed = 0;     // random seed of dropout
+  uint64_t seed = 0;     // random seed of dropout and noise
   int64_t step = 0;      // step number, which is part of the dropout keys
-  bool training = false;  // enables dropout
+  bool training = false;       // enables dropout
+  double embedding_noise = 0;  // largest absolute value of the noise that is added to the token
+                               // embeddings (EmbeddingNoise); 0: no noise
   /// Dropout keys of this step and these samples in device memory; null: keys are computed for each
   /// dropout. Cannot be combined with token_samples.
   std::shared_ptr<DropoutKeys> dropout_keys;

@@ -89,6 +89,8 @@ LanguageModel::LanguageModel(
   }
   if (part_.embedding) {
     embedding_dropout = make_dropout(config_.embedding_dropout, "embedding_dropout", -1);
+    embedding_noise = std::make_shared<EmbeddingNoise>();
+    embedding_noise->site = dropout_site("embedding_noise", -1);
     if (embedding_layers_.find("positions") != nullptr) {
       positions = std::make_shared<PositionEmbedding>();
     }
@@ -110,7 +112,8 @@ Context LanguageModel::make_context(const ForwardInputs& inputs) const {
 
 Tensors LanguageModel::embedded(const ForwardContext& context) const {
   const ForwardInputs& inputs = context.inputs();
-  Tensor x = scaled(tokens->forward(inputs.ids), config_.embedding_scale);  // [B, T, C]
+  Tensor x = embedding_noise->forward(
+      scaled(tokens->forward(inputs.ids), config_.embedding_scale), context);  // [B, T, C]
   if (positions != nullptr) {
     x = x + positions->forward(inputs.positions, context.first_position(), context.length());
   }
@@ -227,6 +230,7 @@ const TableAdapter* LanguageModel::adapter_of_head() const {
 }
 
 void LanguageModel::visit_embedding(const SlotFunction& visit) {
+  visit(embedding_layers_.name("embedding_noise"), embedding_noise);
   if (positions != nullptr) {
     visit(embedding_layers_.name("positions"), positions);
   }

@@ -112,6 +112,8 @@ class LanguageModel {
   std::shared_ptr<TokenEmbedding> tokens;
   std::shared_ptr<PositionEmbedding> positions;
   std::shared_ptr<Dropout> embedding_dropout;
+  std::shared_ptr<EmbeddingNoise> embedding_noise;  // of decoders and encoders, which have one
+                                                    // sequence
   std::shared_ptr<Norm> final_norm;
   std::shared_ptr<RegionBoundary> head_input;
   std::shared_ptr<Head> head;

@@ -199,6 +199,14 @@ Tensor Dropout::masked(const Tensor& x, const Tensor& keys) const {
   return ops::dropout_of_tokens(x, probability, keys);
 }
 
+Tensor EmbeddingNoise::forward(const Tensor& x, const ForwardContext& context) const {
+  const double bound = context.inputs().embedding_noise;
+  return bound > 0 ? noisy(x, bound, context.dropout_keys(site)) : x;
+}
+Tensor EmbeddingNoise::noisy(const Tensor& x, double bound, const Tensor& keys) const {
+  return ops::add_noise_to_tokens(x, bound, keys);
+}
+
 ops::TokenLossOptions Head::loss_options(
     const Targets& targets, const Tensor& weights, const Tensor& hidden) const {
   const c10::Device device = hidden.device();

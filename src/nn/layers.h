@@ -193,6 +193,18 @@ struct Dropout {
   virtual Tensor masked(const Tensor& x, const Tensor& keys) const;
 };
 
+/// Uniform noise that training adds to token embeddings [B, T, C] (NEFTune: Jain et al., 2023). It
+/// depends on the seed, the step, the sample, the position and the column, but not on the plan.
+struct EmbeddingNoise {
+  int64_t site = 0;  // identifies the noise among the dropouts of the model (dropout_site)
+  virtual ~EmbeddingNoise() = default;
+  /// Adds noise of at most ForwardInputs::embedding_noise.
+  Tensor forward(const Tensor& x, const ForwardContext& context) const;
+
+ protected:
+  virtual Tensor noisy(const Tensor& x, double bound, const Tensor& keys) const;
+};
+
 /// Bias added to the logits: [V], or one per class.
 struct HeadBias : Layer {
   Tensor bias;

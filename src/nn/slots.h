@@ -15,8 +15,8 @@ namespace lockstep::nn {
 
 /// Identifies a slot. The role is the same in every layer; the prefix identifies the parameters.
 ///
-/// Roles outside the blocks: tokens, positions, embedding_dropout; final_norm, head_input (a region
-/// boundary), head.
+/// Roles outside the blocks: tokens, embedding_noise, positions, embedding_dropout; final_norm,
+/// head_input (a region boundary), head.
 ///
 /// Roles in a block: attention_norm, attention_input (a region boundary), query_key_value or query,
 /// key, value; query_norm and key_norm (if the family has them), attention, attention_out,

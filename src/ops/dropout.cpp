@@ -1,4 +1,5 @@
-// Counter-based dropout: CPU loops, CUDA kernel, and an implementation with tensor operations.
+// Counter-based dropout: CPU loops, CUDA kernel, and an implementation with tensor operations,
+// which also generates noise.
 #include "ops/dropout.h"
 
 #include <algorithm>
@@ -267,32 +268,40 @@ Tensor mix(Tensor x) {
   return at::bitwise_xor(x, shifted(x, 31));
 }
 
-}  // namespace
+/// Tensor [B, ...] with one key per row, and its position in the whole.
+struct KeyedRows {
+  Tensor x, keys;
+  DropoutRegion region;
+};
 
-Tensor dropout_by_tensors(
-    const Tensor& x, double probability, const Tensor& keys, const DropoutRegion& region) {
+/// Applies `function` to chunks of rows. This limits the memory of the six int64 tensors that
+/// draws_of() needs.
+template <class Function>
+Tensor in_chunks(const KeyedRows& all, const Function& function) {
+  constexpr int64_t kElements = int64_t{1} << 24;
+  const Tensor& x = all.x;
   if (x.numel() == 0) {
     return x.clone();
   }
-  // Maximum number of elements per chunk, which limits the memory of six int64 tensors of this
-  // size.
-  constexpr int64_t kAtOnce = int64_t{1} << 24;
-  const int64_t most = std::max<int64_t>(kAtOnce / (x.numel() / x.size(0)), 1);
-  if (most < x.size(0)) {
-    const Tensor out = at::empty(x.sizes(), x.options());
-    for (int64_t row = 0; row < x.size(0); row += most) {
-      const int64_t count = std::min(most, x.size(0) - row);
-      out.narrow(0, row, count)
-          .copy_(dropout_by_tensors(
-              x.narrow(0, row, count),
-              probability,
-              keys.narrow(0, row, count),
-              {region.begin,
-               region.whole,
-               region.first.defined() ? region.first.narrow(0, row, count) : Tensor()}));
-    }
-    return out;
+  const int64_t most = std::max<int64_t>(kElements / (x.numel() / x.size(0)), 1);
+  if (most >= x.size(0)) {
+    return function(all);
   }
+  const Tensor out = at::empty(x.sizes(), x.options());
+  for (int64_t row = 0; row < x.size(0); row += most) {
+    const int64_t count = std::min(most, x.size(0) - row);
+    const auto cut = [&](const Tensor& of_rows) {
+      return of_rows.defined() ? of_rows.narrow(0, row, count) : Tensor();
+    };
+    const DropoutRegion region{all.region.begin, all.region.whole, cut(all.region.first)};
+    out.narrow(0, row, count).copy_(function(KeyedRows{cut(x), cut(all.keys), region}));
+  }
+  return out;
+}
+
+/// Returns the 32 random bits of each element, int64 with the shape of x.
+Tensor draws_of(const KeyedRows& rows_of_keys) {
+  const auto& [x, keys, region] = rows_of_keys;
   const Runs runs(x.sizes(), region);
   const int64_t rows = x.size(0), per_row = x.numel() / rows / runs.length();
   // Global index of each element of a row: start of its run plus position in the run.
@@ -313,12 +322,38 @@ Tensor dropout_by_tensors(
   const Tensor is_odd = at::bitwise_and(element, 1).to(at::kBool);
   const Tensor half =
       at::where(is_odd, shifted(word, 32), at::bitwise_and(word, int64_t{0xffffffff}));
+  return half.view(x.sizes());
+}
+
+/// Returns the rows of tokens [B, T, C]: rows of the batch with one key each, or [B T, C] with one
+/// key per token.
+KeyedRows rows_of_tokens(const Tensor& x, const Tensor& keys, const DropoutRegion& region) {
+  if (!are_of_tokens(keys)) {
+    return {x, keys, region};
+  }
+  const int64_t position = region.begin.empty() ? 0 : region.begin[0];
+  const int64_t column = region.begin.empty() ? 0 : region.begin[1];
+  const int64_t columns = region.whole.empty() ? x.size(2) : region.whole[1];
+  const Tensor own = keys_from(keys, position, x.size(1));
+  return {
+      x.flatten(0, 1),
+      own.select(2, 0).flatten().contiguous(),
+      {{column}, {columns}, own.select(2, 1).flatten() * columns}};
+}
+
+}  // namespace
+
+Tensor dropout_by_tensors(
+    const Tensor& whole, double probability, const Tensor& keys, const DropoutRegion& region) {
   const Rate rate = rate_of(probability);
-  const Tensor kept = (half >= static_cast<int64_t>(rate.threshold)).view(x.sizes());
-  const bool is_double = x.scalar_type() == at::kDouble;
-  const Tensor scaled =
-      (x.to(is_double ? at::kDouble : at::kFloat) * rate.scale).to(x.scalar_type());
-  return at::where(kept, scaled, at::zeros({}, x.options()));
+  return in_chunks({whole, keys, region}, [&](const KeyedRows& rows) {
+    const Tensor& x = rows.x;
+    const Tensor kept = draws_of(rows) >= static_cast<int64_t>(rate.threshold);
+    const bool is_double = x.scalar_type() == at::kDouble;
+    const Tensor scaled =
+        (x.to(is_double ? at::kDouble : at::kFloat) * rate.scale).to(x.scalar_type());
+    return at::where(kept, scaled, at::zeros({}, x.options()));
+  });
 }
 
 DropoutRegion probabilities_region(
@@ -356,19 +391,19 @@ Tensor dropout(
 
 Tensor dropout_of_tokens(
     const Tensor& x, double probability, const Tensor& keys, const DropoutRegion& region) {
-  if (!are_of_tokens(keys)) {
-    return dropout(x, probability, keys, region);
-  }
-  const int64_t position = region.begin.empty() ? 0 : region.begin[0];
-  const int64_t column = region.begin.empty() ? 0 : region.begin[1];
-  const int64_t columns = region.whole.empty() ? x.size(2) : region.whole[1];
-  const Tensor own = keys_from(keys, position, x.size(1));
-  return dropout(
-             x.flatten(0, 1),
-             probability,
-             own.select(2, 0).flatten().contiguous(),
-             {{column}, {columns}, own.select(2, 1).flatten() * columns})
-      .view(x.sizes());
+  const KeyedRows rows = rows_of_tokens(x, keys, region);
+  return dropout(rows.x, probability, rows.keys, rows.region).view(x.sizes());
+}
+
+Tensor add_noise_to_tokens(
+    const Tensor& x, double bound, const Tensor& keys, const DropoutRegion& region) {
+  const Tensor noise =
+      in_chunks(rows_of_tokens(x.detach(), keys, region), [&](const KeyedRows& rows) {
+        const at::ScalarType type = rows.x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+        const Tensor unit = draws_of(rows).bitwise_right_shift(8).to(type) * 0x1p-23 - 1;
+        return (unit * bound).to(rows.x.scalar_type());
+      });
+  return x + noise.view(x.sizes());
 }
 
 Tensor dropout_of_probabilities(

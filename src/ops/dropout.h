@@ -1,5 +1,5 @@
-// Counter-based dropout. The mask is a function of a random key and the global element index, and
-// is never stored.
+// Counter-based dropout and noise. Masks and noise are functions of a random key and the global
+// element index, and are never stored.
 #pragma once
 
 #include <cstdint>
@@ -48,6 +48,12 @@ inline bool are_of_tokens(const Tensor& keys) {
 /// Applies dropout to x [B, T, C], with one key per row or with per-token keys.
 Tensor dropout_of_tokens(
     const Tensor& x, double probability, const Tensor& keys, const DropoutRegion& region = {});
+
+/// Adds uniform noise to x [B, T, C], with one key per row or with per-token keys. Element e of a
+/// row gets bound * (2 u - 1), where u in [0, 1) has the upper 24 of the element's random bits (see
+/// dropout()). The gradient passes unchanged. Uses tensor operations on every device.
+Tensor add_noise_to_tokens(
+    const Tensor& x, double bound, const Tensor& keys, const DropoutRegion& region = {});
 
 /// Start of a block of attention probabilities [B, H, T, S] in the whole.
 struct ProbabilitiesPlace {

@@ -63,6 +63,9 @@ std::string CapturedTraining::obstacle(ParallelModel& model) {
   if (model.is_half()) {
     return "the loss scale of float16 is computed on the host";
   }
+  if (plan.loss_mean == LossMean::kOfRanks) {
+    return "each rank divides by its own number of targets, which the host computes";
+  }
   if (config.experts.count > 0) {
     return "the host sorts tokens by expert";
   }

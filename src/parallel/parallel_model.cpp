@@ -105,7 +105,7 @@ StepResult ParallelModel::forward_backward(
 }
 
 bool ParallelModel::needs_counts_first() const {
-  return is_half_ || expert_loads_.is_mixture() ||
+  return is_half_ || averages_ranks() || expert_loads_.is_mixture() ||
          objective().needs() != objective::Needs::kNothing;
 }
 
@@ -117,8 +117,10 @@ StepResult ParallelModel::forward_backward(
   }
   const objective::Counts& counts = step();
   // The optimizer scales gradients anyway, so it also divides by the count. float16 cannot
-  // represent the undivided sum.
-  const double scale = is_half_ ? loss_scale_.value() / counts.divisor() : 1.0;
+  // represent the undivided sum, and ranks with different counts must divide before they are
+  // summed.
+  const bool divides = is_half_ || averages_ranks();
+  const double scale = divides ? loss_scale_.value() / counts.divisor() : 1.0;
   return finish_step(accumulate(micro_batches, counts, scale), counts);
 }
 
@@ -130,6 +132,9 @@ Tensor ParallelModel::accumulate(
   const std::vector<nn::ForwardInputs> own =
       shard_inputs(expert_loads_.open(micro_batches, scale * step.divisor()), part_);
   Tensor sums = pipeline_.forward_backward(own, step, scale);
+  if (averages_ranks()) {
+    sums.select(0, 0).div_(step.divisor());
+  }
   comm::Pending summed = axes_.data_context().all_reduce(sums);
   visit_engines([](DataParallel& engine) { engine.finish(); });
   summed.wait();
@@ -140,14 +145,16 @@ Tensor ParallelModel::accumulate(
 }
 
 StepResult ParallelModel::finish_step(const Tensor& sums, const objective::Counts& step) {
-  gradient_factor_ = 1.0 / step.divisor() / scale_;
+  // Ranks with different counts have divided already.
+  const double divisor = averages_ranks() ? 1 : step.divisor();
+  gradient_factor_ = averages_ranks() ? 1.0 / loss_scale_.value() : 1.0 / divisor / scale_;
   const Tensor numbers = ops::to_host(sums);
   const auto* number = numbers.const_data_ptr<double>();
   StepResult result;
   result.experts = experts_;
   const int64_t count = objective().sums();
   result.sums.assign(number, number + count);
-  result.loss = number[0] / step.divisor();
+  result.loss = number[0] / divisor;
   result.gradient_norm = std::sqrt(number[count]) * gradient_factor_;
   const bool is_finite = std::isfinite(result.loss) && std::isfinite(result.gradient_norm);
   overflowed_ = result.overflowed = !is_finite && loss_scale_.can_fall();

@@ -25,7 +25,7 @@
 namespace lockstep::parallel {
 
 struct StepResult {
-  double loss = 0;           // mean over all ranks and micro-batches
+  double loss = 0;           // mean over all ranks and micro-batches, as Plan::loss_mean defines it
   double gradient_norm = 0;  // before clipping
   bool overflowed = false;   // float16: gradients overflowed and the optimizer step will be skipped
   /// Input of Objective::report. If the objective needs no scores, all elements after the first are
@@ -52,9 +52,10 @@ class ParallelModel {
 
   /// Runs forward and backward passes over this rank's micro-batches and sums the gradients of the
   /// objective over the ranks. `step` holds the objective's counts over all data ranks and
-  /// micro-batches. Must be called on every rank with the same number of micro-batches, and with
-  /// the same micro-batches on all ranks of a data coordinate. Throws Error (numeric) that names a
-  /// parameter if the loss or a gradient is NaN or Inf.
+  /// micro-batches; with LossMean::kOfRanks, the counts of this rank's data coordinate times the
+  /// number of data coordinates that have targets. Must be called on every rank with the same
+  /// number of micro-batches, and with the same micro-batches on all ranks of a data coordinate.
+  /// Throws Error (numeric) that names a parameter if the loss or a gradient is NaN or Inf.
   StepResult forward_backward(
       std::span<const nn::ForwardInputs> micro_batches, const objective::Counts& step);
   /// Overload for counts that are still being exchanged. They are requested after the passes have
@@ -63,7 +64,8 @@ class ParallelModel {
   StepResult forward_backward(
       std::span<const nn::ForwardInputs> micro_batches, const CountsOfStep& step);
   /// Returns true if the passes depend on the step's counts: with weighted objectives, with float16
-  /// (which cannot represent unnormalized sums), and with a mixture's balance loss.
+  /// (which cannot represent unnormalized sums), with a mixture's balance loss, and if ranks have
+  /// different counts (LossMean::kOfRanks).
   bool needs_counts_first() const;
   /// Device part of forward_backward, used by CapturedTraining. Returns float64 [sums() + 1] on the
   /// device: the objective's sums over all ranks, then the squared norm of the gradient of the
@@ -150,6 +152,7 @@ class ParallelModel {
  private:
   MemoryByKind held() const;
   void visit_engines(const std::function<void(DataParallel&)>& visit) const;
+  bool averages_ranks() const { return plan_.loss_mean == LossMean::kOfRanks; }
 
   Plan plan_;
   ParallelGroups& axes_;

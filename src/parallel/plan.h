@@ -31,11 +31,17 @@ struct RouterLosses {
 /// micro-batch, and a pipeline has many micro-batches.
 enum class ZeroInPipeline { kRefuse, kAllow };
 
+/// Weights of the targets in the loss. kOfStep: the mean over all targets of the step. kOfRanks:
+/// the mean over the data-parallel ranks that have targets, of each rank's mean over its targets.
+/// Only for objectives with one count.
+enum class LossMean { kOfStep, kOfRanks };
+
 struct Plan {
   optim::OptimizerOptions optimizer = {};
   optim::RuleOptions update_rules = {};
   LossScaleOptions loss_scale = {};  // only used for float16
-  double max_gradient_norm = 1.0;    // 0: no clipping
+  LossMean loss_mean = LossMean::kOfStep;
+  double max_gradient_norm = 1.0;  // 0: no clipping
   int zero_stage = 0;
   /// Hybrid sharding: number of neighboring ranks that share one copy of the training state;
   /// further groups hold replicas. Must divide the number of ranks that hold the same parameters.

@@ -26,6 +26,7 @@
 #include "train/plan.h"
 #include "train/run_lines.h"
 #include "train/samples.h"
+#include "train/sampling.h"
 #include "train/start_monitor.h"
 #include "train/step_guard.h"
 #include "train/tasks/classifier_task.h"
@@ -93,21 +94,32 @@ int64_t micro_batches_of(const Job& job, const RankContext& rank_context) {
       job.config.training.per_device_train_batch_size);
 }
 
-data::SamplerOptions sampler_options(const Job& job, const RankContext& rank_context) {
-  const config::TrainingSection& training = job.config.training;
-  data::SamplerOptions options;
-  options.sequences = job.datasets.train->size();
-  options.micro_batch = training.per_device_train_batch_size;
-  options.global_batch = global_batch_of(job, rank_context);
-  options.rank = job.axes->coordinate().data;
-  options.ranks = job.axes->mesh().data;
-  options.order = training.train_sampling_strategy == "sequential" ? data::SampleOrder::kSequential
-                                                                   : data::SampleOrder::kRandom;
-  options.drop_last = training.dataloader_drop_last;
-  for (const data::MixedRows& source : job.datasets.train->sources()) {
-    options.sources.push_back({source.rows->size(), source.weight, source.max_epochs});
+/// Returns how the loss weights the targets. Trainer's classifiers and preference objectives do not
+/// read average_tokens_across_devices.
+parallel::LossMean loss_mean_of(const Job& job, const RankContext& rank_context) {
+  if (job.config.training.average_tokens_across_devices) {
+    return parallel::LossMean::kOfStep;
   }
-  return options;
+  const config::TaskSection& task = job.config.task;
+  const bool averages_tokens =
+      !job.is_classifier() && !trains_on_answers(task) && !config::unlearns(task);
+  if (!averages_tokens && rank_context.is_first()) {
+    log_warning(
+        "training.average_tokens_across_devices=false has no effect: the loss of this task is not "
+        "a "
+        "mean over tokens");
+  }
+  return averages_tokens ? parallel::LossMean::kOfRanks : parallel::LossMean::kOfStep;
+}
+
+void check_noise(const config::TrainingSection& training, const model::ModelConfig& model) {
+  if (training.neftune_noise_alpha.value_or(0) > 0 && model.is_encoder_decoder()) {
+    throw Error(
+        ErrorKind::kConfig,
+        "training.neftune_noise_alpha is not supported with encoder-decoder models: their encoder "
+        "and decoder share one embedding, to which Trainer adds no noise",
+        "set it to null");
+  }
 }
 
 /// Opens the data. For a classifier, also sets its labels and padding token.
@@ -354,7 +366,9 @@ void build_job(Job& job, RankContext& rank_context) {
   job.axes = std::make_unique<parallel::ParallelGroups>(
       rank_context.communicator, mesh_of(config.parallel, rank_context.size()), rank_context.group);
   check_mixture(config, spec.config);
+  check_noise(training, spec.config);
   parallel::Plan plan = plan_of(config);
+  plan.loss_mean = loss_mean_of(job, rank_context);
   plan.accumulation_steps = micro_batches_of(job, rank_context);
   plan.shard_ranks = shard_ranks_of(config.parallel, rank_context.size(), rank_context.local_size);
   job.model = parallel::parallelize(spec, plan, *job.axes);

@@ -151,6 +151,8 @@ nlohmann::ordered_json identity_of(const Job& job) {
       {"training.layer_wise_learning_rate_decay", training.layer_wise_learning_rate_decay},
       {"training.max_grad_norm", training.max_grad_norm},
       {"training.label_smoothing_factor", training.label_smoothing_factor},
+      {"training.neftune_noise_alpha", training.neftune_noise_alpha.value_or(0)},
+      {"training.average_tokens_across_devices", training.average_tokens_across_devices},
       {"training.lr_scheduler_type", training.lr_scheduler_type},
       {"training.warmup_steps", training.warmup_steps},
       {"training.warmup_epochs", training.warmup_epochs.value_or(0)},

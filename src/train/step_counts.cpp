@@ -2,6 +2,8 @@
 #include "train/step_counts.h"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/tensor.h>
@@ -35,6 +37,10 @@ StepCounts sum_of_ranks(
   counts.stop = counts.acts.stop ? 1 : 0;
   counts.save = counts.acts.save ? 1 : 0;
   counts.shapes = static_cast<int64_t>(own.const_data_ptr<double>()[kShapes]);
+  const auto divisors_in = [&](const double* row) {
+    return std::vector<double>(row + kDivisors, row + own.numel());
+  };
+  int64_t ranks_with_targets = 0;
   const mesh::Mesh& mesh = axes.mesh();
   for (int rank = 0; rank < mesh.ranks(); ++rank) {
     const double* row = first + rank * own.numel();
@@ -42,7 +48,9 @@ StepCounts sum_of_ranks(
     const mesh::Coordinate at = mesh.coordinate(rank);
     if (at == mesh::Coordinate{.data = at.data}) {
       counts.tokens += static_cast<int64_t>(row[0]);
-      counts.step += objective::Counts({row + kDivisors, row + own.numel()});
+      const std::vector<double> divisors = divisors_in(row);
+      ranks_with_targets += divisors.front() > 0 ? 1 : 0;
+      counts.step += objective::Counts(divisors);
     }
     counts.stop += static_cast<int64_t>(row[1]);
     counts.peak_memory = std::max(counts.peak_memory, static_cast<int64_t>(row[2]));
@@ -51,6 +59,11 @@ StepCounts sum_of_ranks(
     counts.measure += static_cast<int64_t>(row[5]);
     counts.alike = counts.alike && static_cast<int64_t>(row[kShapes]) == counts.shapes;
   }
+  std::vector<double> shared = divisors_in(own.const_data_ptr<double>());
+  for (double& divisor : shared) {
+    divisor *= static_cast<double>(ranks_with_targets);
+  }
+  counts.shared = objective::Counts(std::move(shared));
   return counts;
 }
 

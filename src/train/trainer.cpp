@@ -49,6 +49,7 @@
 #include "train/step_guard.h"
 #include "train/stop_signal.h"
 #include "train/time_account.h"
+#include "train/training_inputs.h"
 #include "train/unlearning_evaluation.h"
 
 namespace lockstep::train {
@@ -87,6 +88,8 @@ class Trainer {
       const std::string obstacle = config_.replay_spikes ? "training.replay_spikes is on"
                                    : rank_context.ranks_are_threads && rank_context.device.is_cuda()
                                        ? "ranks are threads of one process"
+                                   : config_.neftune_noise_alpha.value_or(0) > 0
+                                       ? "the noise of neftune_noise_alpha uses keys of the host"
                                    : job.datasets.train->packing() == data::Packing::kDocuments
                                        ? "rows contain documents of different lengths in every step"
                                        : parallel::CapturedTraining::obstacle(*job.model);
@@ -284,8 +287,10 @@ void Trainer::compute(std::span<const nn::ForwardInputs> inputs, StepTrace* trac
   }
   guarded_ = guard_.run(
       [&] {
-        return job_.model->forward_backward(
-            inputs, [this]() -> const objective::Counts& { return synced_counts().step; });
+        return job_.model->forward_backward(inputs, [this]() -> const objective::Counts& {
+          const bool averages_ranks = job_.model->plan().loss_mean == parallel::LossMean::kOfRanks;
+          return averages_ranks ? synced_counts().shared : synced_counts().step;
+        });
       },
       config_.replay_spikes,
       rank_context_.communicator);
@@ -326,16 +331,7 @@ int Trainer::one_step() {
   if (trace) {
     trace->mark("next batch", reading);
   }
-  std::vector<nn::ForwardInputs> inputs;
-  for (const data::MicroBatch& micro_batch : batch.micro_batches) {
-    inputs.push_back(to_inputs(micro_batch));
-    if (job_.mark_targets) {
-      job_.mark_targets(inputs.back(), micro_batch);
-    }
-    inputs.back().seed = static_cast<uint64_t>(config_.seed);
-    inputs.back().step = job_.progress.step;
-    inputs.back().training = job_.drops_out;
-  }
+  std::vector<nn::ForwardInputs> inputs = training_inputs(job_, batch.micro_batches);
   begin_phase("exchanging step counts");
   begin_to_agree(inputs);
   begin_phase("forward and backward");

@@ -46,6 +46,7 @@ TEST(Limits, OfTheTrainingSection) {
       {"training.adam_beta2", "1", "must be at least 0 and below 1", "0.9999"},
       {"training.adam_epsilon", "-1e-8", "must be above 0", "1e-12"},
       {"training.max_grad_norm", "-1", "must be at least 0", "0"},
+      {"training.neftune_noise_alpha", "-1", "must be at least 0, not -1", "0"},
       {"training.label_smoothing_factor", "1", "must be at least 0 and below 1", "0.99"},
       {"training.ddp_bucket_cap_mb", "0", "must be above 0", "0.5"},
       {"training.router_z_loss_coef", "-0.1", "must be at least 0", "0"},

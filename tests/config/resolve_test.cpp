@@ -347,7 +347,8 @@ TEST(Resolve, NamesOfVersion4) {
   EXPECT_THAT(
       harness.error({"warmup_ratio=2"}), HasSubstr("2: must be a fraction from 0 to below 1"));
   EXPECT_EQ(config("adafactor=true").training.optim, "adafactor");
-  EXPECT_THAT(harness.error({"group_by_length=true"}), HasSubstr("group_by_length"));
+  EXPECT_EQ(config("group_by_length=true").training.train_sampling_strategy, "group_by_length");
+  EXPECT_EQ(config("group_by_length=false").training.train_sampling_strategy, "random");
   EXPECT_THAT(harness.error({"save_safetensors=false"}), HasSubstr("safetensors"));
   EXPECT_THAT(harness.error({"--push_to_hub"}), HasSubstr("Hub"));
   EXPECT_THAT(harness.error({"optim_args=x"}), HasSubstr("adam_beta1"));

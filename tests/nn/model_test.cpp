@@ -344,7 +344,8 @@ TEST(Slots, EveryRoleIsVisitedAndASwapTakesEffect) {
     }
     EXPECT_EQ(slot.as<Norm>() != nullptr, name.role.ends_with("norm")) << name.role;
     EXPECT_EQ(slot.as<RegionBoundary>() != nullptr, name.role.ends_with("input")) << name.role;
-    const bool has_none = name.role.ends_with("dropout") || name.role.ends_with("input");
+    const bool has_none = name.role.ends_with("dropout") || name.role.ends_with("noise") ||
+                          name.role.ends_with("input");
     EXPECT_EQ(slot.layer() == nullptr, has_none) << name.role;
   });
   EXPECT_GT((model->logits(inputs) - before).abs().max().item<double>(), 1e-3);
@@ -361,7 +362,13 @@ TEST(Slots, EveryRoleIsVisitedAndASwapTakesEffect) {
       "mlp_down",
       "mlp_dropout"};
   std::multiset<std::string> wanted = {
-      "tokens", "positions", "embedding_dropout", "final_norm", "head_input", "head"};
+      "tokens",
+      "embedding_noise",
+      "positions",
+      "embedding_dropout",
+      "final_norm",
+      "head_input",
+      "head"};
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     wanted.insert(of_block.begin(), of_block.end());
   }
@@ -377,7 +384,9 @@ TEST(Slots, EveryDropoutHasASiteOfItsOwn) {
       EXPECT_TRUE(sites.insert(site).second) << name.role << " of layer " << name.layer;
     };
     model->visit_slots([&](const SlotName& name, const Slot& slot) {
-      if (auto* dropout = slot.as<Dropout>()) {
+      if (auto* noise = slot.as<EmbeddingNoise>()) {
+        take(name, (*noise)->site);
+      } else if (auto* dropout = slot.as<Dropout>()) {
         take(name, (*dropout)->site);
       } else if (auto* attention = slot.as<Attention>()) {
         take(name, (*attention)->site);

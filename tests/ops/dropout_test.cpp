@@ -113,6 +113,56 @@ TEST(Dropout, RateAndMeanAreRight) {
   EXPECT_NEAR((zero.select(1, 0) * zero.select(1, 1)).mean().item<double>(), 0.01, 1e-3);
 }
 
+TEST(Noise, IsWhatItsDefinitionSays) {
+  const int64_t keys[] = {11, -5};
+  const Tensor noise =
+      add_noise_to_tokens(at::zeros({2, 3, 5}), 0.25, keys_of({11, -5})).flatten(1);
+  for (int64_t row = 0; row < 2; ++row) {
+    for (int64_t e = 0; e < 15; ++e) {
+      const uint64_t word =
+          random_bits(static_cast<uint64_t>(keys[row]), static_cast<uint64_t>(e / 2));
+      const auto half = static_cast<uint32_t>(e % 2 == 0 ? word : word >> 32);
+      const float unit = static_cast<float>(half >> 8) * 0x1p-24F;
+      EXPECT_EQ(noise[row][e].item<float>(), 0.25F * (2 * unit - 1)) << row << " " << e;
+    }
+  }
+}
+
+/// A uniform variable in [-b, b] has mean 0 and variance b^2 / 3.
+TEST(Noise, IsUniformAndTheGradientPasses) {
+  constexpr int64_t kCount = 1 << 18;
+  const Tensor x = at::full({1, 64, kCount / 64}, 2.0F).set_requires_grad(true);
+  const Tensor y = add_noise_to_tokens(x, 0.3, keys_of({3}));
+  const Tensor noise = (y.detach() - 2).to(at::kDouble);
+  EXPECT_NEAR(noise.mean().item<double>(), 0, 1.5e-3);
+  EXPECT_NEAR(noise.square().mean().item<double>(), 0.03, 2e-4);
+  EXPECT_NEAR(noise.min().item<double>(), -0.3, 3e-5);
+  EXPECT_NEAR(noise.max().item<double>(), 0.3, 3e-5);
+  const Tensor counts = at::histc(noise, 10, -0.3, 0.3) / kCount;
+  EXPECT_LT((counts - 0.1).abs().max().item<double>(), 2.5e-3);
+  y.sum().backward();
+  EXPECT_TRUE(at::equal(x.grad(), at::ones_like(x)));
+}
+
+/// A slice, a row alone and a document of a packed row have the noise that they have in the whole.
+TEST(Noise, DependsOnSamplePositionAndColumnOnly) {
+  const Tensor x = random({2, 9, 7}), keys = keys_of({7, -8});
+  const Tensor whole = add_noise_to_tokens(x, 0.4, keys);
+  EXPECT_FALSE(at::equal(whole[0] - x[0], whole[1] - x[1]));
+  const Tensor part = x.narrow(1, 3, 4).contiguous();
+  EXPECT_TRUE(
+      at::equal(add_noise_to_tokens(part, 0.4, keys, {{3, 0}, {9, 7}}), whole.narrow(1, 3, 4)));
+  EXPECT_TRUE(
+      at::equal(add_noise_to_tokens(x.narrow(0, 1, 1), 0.4, keys_of({-8})), whole.narrow(0, 1, 1)));
+  const Tensor row = at::cat({x.narrow(0, 0, 1).narrow(1, 0, 5), x.narrow(0, 1, 1)}, 1);
+  const Tensor document = at::cat({at::zeros({5}, at::kLong), at::ones({9}, at::kLong)});
+  const Tensor place = at::cat({at::arange(5), at::arange(9)});
+  const Tensor of_tokens = at::stack({keys.index({document}), place}, 1).unsqueeze(0);
+  EXPECT_TRUE(at::equal(
+      add_noise_to_tokens(row, 0.4, of_tokens),
+      at::cat({whole.narrow(0, 0, 1).narrow(1, 0, 5), whole.narrow(0, 1, 1)}, 1)));
+}
+
 TEST(Dropout, OddCalls) {
   const Tensor x = random({2, 3});
   EXPECT_TRUE(dropout(x, 0, Tensor()).is_same(x));

@@ -201,6 +201,36 @@ TEST(PlanTable, DocumentsInARow) {
       plan_documents);
 }
 
+/// The noise on the embeddings of a decoder, of an encoder and of packed rows does not depend on
+/// the plan.
+TEST(PlanTable, EmbeddingNoise) {
+  const auto noisy = [](const RowMaker& rows_of) -> RowMaker {
+    return [rows_of](
+               const model::ModelConfig& config, int64_t step, mesh::Range rows, int64_t length) {
+      nn::ForwardInputs inputs = rows_of(config, step, rows, length);
+      inputs.embedding_noise = 0.3;
+      return inputs;
+    };
+  };
+  const std::vector<PlanCase> table{
+      {{.data = 2}, 2, {.zero_stage = 3, .recompute = {Recompute::kFull}}},
+      {{.tensor = 2}, 1},
+      {{.tensor = 2}, 2, {.sequence_sharding = kShards}},
+      {{.context = 3}, 1},
+      {{.context = 2, .tensor = 2}, 1, {.zero_stage = 2, .sequence_sharding = kShards}},
+      {{.pipeline = 2}, 3, {.pipeline = {.schedule = "zb-h1"}}},
+      {{.pipeline = 2, .data = 2, .tensor = 2}, 2, {.zero_stage = 1}},
+  };
+  for (const char* json : {kOddGpt2, kOddLlama, kOddBert}) {
+    expect_table(json, table, nullptr, noisy(plan_inputs));
+  }
+  expect_table(kOddLlama, {table[0], table[3], table[4]}, nullptr, noisy(plan_documents));
+  const double without = train_under({}, kOddLlama, 1).losses.front();
+  const double with =
+      train_under({}, kOddLlama, 1, kPlanLength, nullptr, noisy(plan_inputs)).losses[0];
+  EXPECT_GT(std::abs(with - without), 1e-3);
+}
+
 /// Layers are recomputed in the input half of a split backward pass.
 TEST(PlanTable, RecomputationUnderZeroBubbles) {
   constexpr auto kFull = Recompute::kFull;

@@ -16,13 +16,7 @@ constexpr KeyRule kUnsupportedKeys[] = {
      kRefused,
      "false",
      "reduce per_device_train_batch_size and increase gradient_accumulation_steps"},
-    {"training.average_tokens_across_devices",
-     kRefused,
-     "true",
-     "the loss is always divided by the number of target tokens of all ranks: use true"},
     {"training.fp16_full_eval", kRefused, "false", "evaluation uses the type of training"},
-    {"training.neftune_noise_alpha", kRefused, "", "use null"},
-    {"training.train_sampling_strategy", kRefused, "random|sequential", "use random or sequential"},
 };
 
 Origin origin_of(const Origins& origins, const std::string& key) {

@@ -45,6 +45,8 @@ class SwapSequenceSlots final {
   void operator()(const nn::SlotName& name, const nn::Slot& slot) const {
     if (auto* dropout = slot.as<nn::Dropout>()) {
       swap(name, *dropout);
+    } else if (auto* noise = slot.as<nn::EmbeddingNoise>()) {
+      *noise = std::make_shared<PartNoise>(**noise, part_);
     } else if (auto* linear = slot.as<nn::Linear>()) {
       std::shared_ptr<nn::Dropout>* of_input = (*linear)->product()->input_dropout();
       // Dropout inside experts uses one random stream per token.

@@ -107,10 +107,11 @@ std::vector<uint64_t> signatures_of(std::span<const nn::ForwardInputs> micro_bat
   return signatures;
 }
 
-std::vector<nn::ForwardInputs> without_dropout(std::span<const nn::ForwardInputs> batches) {
+std::vector<nn::ForwardInputs> without_randomness(std::span<const nn::ForwardInputs> batches) {
   std::vector<nn::ForwardInputs> own(batches.begin(), batches.end());
   for (nn::ForwardInputs& inputs : own) {
     inputs.training = false;
+    inputs.embedding_noise = 0;
   }
   return own;
 }
@@ -170,26 +171,26 @@ Tensor Pipeline::forward_backward(
 
 std::vector<Tensor> Pipeline::row_scores(std::span<const nn::ForwardInputs> batches) {
   const objective::ScoreSink kept(objective::Needs::kRowScores);
-  (void)statistics(without_dropout(batches), kept);
+  (void)statistics(without_randomness(batches), kept);
   return of_all_stages(kept.rows(), batches, {}, at::kDouble);
 }
 
 std::vector<Tensor> Pipeline::class_scores(
     std::span<const nn::ForwardInputs> batches, int64_t classes) {
   const objective::ScoreSink kept(objective::Needs::kClassScores);
-  (void)statistics(without_dropout(batches), kept);
+  (void)statistics(without_randomness(batches), kept);
   return of_all_stages(kept.rows(), batches, {classes}, at::kFloat);
 }
 
 std::vector<Tensor> Pipeline::next_tokens(std::span<const nn::ForwardInputs> batches) {
   const objective::ScoreSink kept(objective::Needs::kNextToken);
-  (void)statistics(without_dropout(batches), kept);
+  (void)statistics(without_randomness(batches), kept);
   return of_all_stages(kept.rows(), batches, {}, at::kDouble);
 }
 
 objective::HeadStates Pipeline::head_states(std::span<const nn::ForwardInputs> batches) {
   const objective::HeadStateSink kept;
-  (void)statistics(without_dropout(batches), kept);
+  (void)statistics(without_randomness(batches), kept);
   return kept.states();
 }
 

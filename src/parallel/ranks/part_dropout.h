@@ -1,4 +1,4 @@
-// Dropout for a rank's shard of the activations.
+// Dropout and noise for a rank's shard of the activations.
 #pragma once
 
 #include "mesh/cut.h"
@@ -17,6 +17,20 @@ struct PartDropout : nn::Dropout {
 
  protected:
   at::Tensor masked(const at::Tensor& x, const at::Tensor& keys) const override;
+};
+
+/// Adds the noise of this rank's positions of the whole embeddings.
+class PartNoise final : public nn::EmbeddingNoise {
+ public:
+  PartNoise(const nn::EmbeddingNoise& plain, const SequencePart& part)
+      : EmbeddingNoise(plain),
+        part_(part) {}
+
+ protected:
+  at::Tensor noisy(const at::Tensor& x, double bound, const at::Tensor& keys) const override;
+
+ private:
+  SequencePart part_;
 };
 
 }  // namespace lockstep::parallel
