@@ -159,20 +159,19 @@ Tensor drop_by_cuda(const Tensor& x, Rate rate, const Tensor& keys, const Runs& 
   return to;
 }
 
-template <class T>
-void drop_on_cpu(
-    const Tensor& from,
-    Tensor& to,
-    Rate rate,
+/// Calls `function(begin, count, key, first)` on all threads for ranges of a CPU tensor that are
+/// contiguous in the whole. `first` is the element index of position `begin`.
+template <class Function>
+void visit_runs(
+    int64_t elements,
     const Tensor& keys,
     const Tensor& firsts,
-    const Runs& runs) {
-  const auto* in = static_cast<const T*>(from.const_data_ptr());
-  auto* out = static_cast<T*>(to.mutable_data_ptr());
+    const Runs& runs,
+    const Function& function) {
   const auto* row_keys = keys.const_data_ptr<int64_t>();
   const auto* row_firsts = firsts.defined() ? firsts.const_data_ptr<int64_t>() : nullptr;
   constexpr int64_t kGrain = 16384;
-  at::parallel_for(0, from.numel(), kGrain, [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, elements, kGrain, [&](int64_t begin, int64_t end) {
     while (begin < end) {
       const int64_t index = begin / runs.length(), skipped = begin % runs.length();
       const auto [row, start] = runs.start(index);
@@ -184,11 +183,26 @@ void drop_on_cpu(
       if (const uint64_t before_0 = 0 - first; before_0 < static_cast<uint64_t>(count)) {
         count = before_0 > 0 ? static_cast<int64_t>(before_0) : count;
       }
-      vector::dispatch<Run<T>>(
-          in + begin, out + begin, count, static_cast<uint64_t>(row_keys[row]), first, rate);
+      function(begin, count, static_cast<uint64_t>(row_keys[row]), first);
       begin += count;
     }
   });
+}
+
+template <class T>
+void drop_on_cpu(
+    const Tensor& from,
+    Tensor& to,
+    Rate rate,
+    const Tensor& keys,
+    const Tensor& firsts,
+    const Runs& runs) {
+  const auto* in = static_cast<const T*>(from.const_data_ptr());
+  auto* out = static_cast<T*>(to.mutable_data_ptr());
+  const auto drop_run = [=](int64_t begin, int64_t count, uint64_t key, uint64_t first) {
+    vector::dispatch<Run<T>>(in + begin, out + begin, count, key, first, rate);
+  };
+  visit_runs(from.numel(), keys, firsts, runs, drop_run);
 }
 
 Tensor drop(const Tensor& x, double probability, const Tensor& keys, const DropoutRegion& region) {
@@ -325,6 +339,25 @@ Tensor draws_of(const KeyedRows& rows_of_keys) {
   return half.view(x.sizes());
 }
 
+/// Returns uniform numbers in [-1, 1), float32 with the shape of x: the upper 24 of the random
+/// bits.
+Tensor units_of(const KeyedRows& rows) {
+  const Tensor& x = rows.x;
+  if (!x.is_cpu()) {
+    return draws_of(rows).bitwise_right_shift(8).to(at::kFloat) * 0x1p-23 - 1;
+  }
+  Tensor units = at::empty(x.sizes(), at::kFloat);
+  auto* out = units.mutable_data_ptr<float>();
+  const auto fill = [=](int64_t begin, int64_t count, uint64_t key, uint64_t first) {
+    for (int64_t i = 0; i < count; ++i) {
+      const uint32_t bits = draw(key, first + static_cast<uint64_t>(i)) >> 8;
+      out[begin + i] = static_cast<float>(bits) * 0x1p-23F - 1;
+    }
+  };
+  visit_runs(x.numel(), rows.keys, rows.region.first, Runs(x.sizes(), rows.region), fill);
+  return units;
+}
+
 /// Returns the rows of tokens [B, T, C]: rows of the batch with one key each, or [B T, C] with one
 /// key per token.
 KeyedRows rows_of_tokens(const Tensor& x, const Tensor& keys, const DropoutRegion& region) {
@@ -400,8 +433,7 @@ Tensor add_noise_to_tokens(
   const Tensor noise =
       in_chunks(rows_of_tokens(x.detach(), keys, region), [&](const KeyedRows& rows) {
         const at::ScalarType type = rows.x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-        const Tensor unit = draws_of(rows).bitwise_right_shift(8).to(type) * 0x1p-23 - 1;
-        return (unit * bound).to(rows.x.scalar_type());
+        return (units_of(rows).to(type) * bound).to(rows.x.scalar_type());
       });
   return x + noise.view(x.sizes());
 }

@@ -51,7 +51,7 @@ Tensor dropout_of_tokens(
 
 /// Adds uniform noise to x [B, T, C], with one key per row or with per-token keys. Element e of a
 /// row gets bound * (2 u - 1), where u in [0, 1) has the upper 24 of the element's random bits (see
-/// dropout()). The gradient passes unchanged. Uses tensor operations on every device.
+/// dropout()). The gradient passes unchanged.
 Tensor add_noise_to_tokens(
     const Tensor& x, double bound, const Tensor& keys, const DropoutRegion& region = {});
 

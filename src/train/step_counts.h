@@ -15,9 +15,10 @@ namespace lockstep::train {
 
 /// Counts of all ranks, or of one rank.
 struct StepCounts {
-  objective::Counts step;    // divisors of the loss
-  objective::Counts shared;  // divisors of this rank's part of a mean over ranks: its own ones
-                             // times the number of data ranks with targets
+  /// Divisors of this rank's part of a mean over ranks: its own divisors times the number of data
+  /// ranks with targets.
+  objective::Counts shared;
+  objective::Counts step;   // divisors of the loss
   int64_t tokens = 0;       // tokens read
   int64_t stop = 0;         // number of ranks that were asked to stop
   int64_t save = 0;         // number of ranks that were asked to save
