@@ -33,7 +33,7 @@ lockstep train --nproc "$ranks" model.preset=gpt2-tiny tokenizer.path=$work/toke
 tune() { # NAME RATE KEYS...
   local name=$1 rate=$2
   shift 2
-  lockstep train --nproc "$ranks" model.path=$work/base data.train=$work/sample/instructions.jsonl data.prompt=alpaca data.sequence_length=128 \
+  lockstep train --nproc "$ranks" model.path=$work/base data.train=$work/sample/instructions.jsonl data.prompt=alpaca data.sequence_length=128 data.long_documents=split \
     data.validation=$work/sample/instructions_validation.jsonl output_dir="$work/$name" max_steps="${DEMO_STEPS:-300}" \
     per_device_train_batch_size=8 learning_rate="$rate" warmup_steps=10 lr_scheduler_type=cosine logging_steps=10 \
     eval_strategy=steps eval_steps=100 save_strategy=no bf16=true overwrite_output_dir=true "$@"

@@ -47,7 +47,7 @@ class Mixture(ProgramTest):
     def test_instructions_are_mixed_too(self):
         (self.folder / "other.jsonl").write_text(json.dumps({"instruction": "Say it.", "output": "it"}) + "\n")
         mixture = "[{name: sums, files: [sums.jsonl], weight: 0.5}, {name: other, files: [other.jsonl], weight: 0.5}]"
-        words = ["data.prompt=alpaca", "data.sequence_length=64", "max_steps=3"]
+        words = ["data.prompt=alpaca", "data.long_documents=split", "data.sequence_length=64", "max_steps=3"]
         self.run_ok(*self.words("rows-one", mixture, *words, "per_device_train_batch_size=4"))
         self.run_ok(*self.words("rows-two", mixture, *words, "per_device_train_batch_size=2"), "--nproc", "2")
         self.assert_close(losses(self.folder / "rows-one"), losses(self.folder / "rows-two"), 1e-5)

@@ -49,7 +49,7 @@ class NamedData(ProgramTest):
     def test_alpaca_on_two_ranks(self):
         words = ["model.path=model.json", "tokenizer.path=tokenizer", "data.dataset_name=tatsu-lab/alpaca", "data.prompt=alpaca",
                  "data.validation_fraction=0.1", "max_steps=3", "per_device_train_batch_size=2", "data.sequence_length=64",
-                 "logging_steps=1", "use_cpu=true"]
+                 "data.long_documents=split", "logging_steps=1", "use_cpu=true"]
         self.run_ok("train", *words, "output_dir=one", "gradient_accumulation_steps=2", env=self.environment)
         self.run_ok("train", "--nproc", 2, *words, "output_dir=two", env=self.environment)
         self.assert_close(losses(self.folder / "one"), losses(self.folder / "two"), 1e-5)

@@ -78,9 +78,9 @@ class ScriptCommands(ProgramTest):
     def test_alpaca_by_name(self):
         line = ("--model_name_or_path gpt2 --dataset_name tatsu-lab/alpaca --do_train --num_train_epochs 1 --max_steps 3 "
                 "--per_device_train_batch_size {} --gradient_accumulation_steps {} --max_seq_length 64 --logging_steps 1 --output_dir {}")
-        told = self.typed(line.format(2, 4, "alpaca"), "data.prompt=alpaca").err
+        told = self.typed(line.format(2, 4, "alpaca"), "data.prompt=alpaca", "data.long_documents=split").err
         self.assertRegex(told, r"data.train: 60 documents in \d+ sequences of 64 tokens, [\d.]+% padding")
-        self.typed(line.format(2, 2, "alpaca2"), "data.prompt=alpaca", "--nproc", "2")
+        self.typed(line.format(2, 2, "alpaca2"), "data.prompt=alpaca", "data.long_documents=split", "--nproc", "2")
         self.assert_close(losses(self.folder / "alpaca"), losses(self.folder / "alpaca2"), 1e-5)
 
     def test_flags_of_hand_written_scripts(self):

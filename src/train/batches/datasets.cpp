@@ -241,6 +241,7 @@ std::string source_key(const config::MixtureSource& source) {
 
 data::Packing packing_of(const config::DataSection& section, const model::ModelConfig& model) {
   const bool asked = section.packing == "documents";
+  const bool has_prompts = section.prompt != "none" && section.prompt != "auto";
   const bool depends_on_length = model::rope_depends_on_length(model);
   if (asked) {
     refuse_packing(obstacle_to_packing(model));
@@ -248,11 +249,11 @@ data::Packing packing_of(const config::DataSection& section, const model::ModelC
   if (model.is_encoder_decoder()) {
     return data::Packing::kPairs;
   }
-  if (asked || (section.packing == "auto" && section.prompt != "none" && !depends_on_length)) {
+  if (asked || (section.packing == "auto" && has_prompts && !depends_on_length)) {
     return data::Packing::kDocuments;
   }
   const bool end_to_end =
-      section.packing == "concatenate" || (section.packing == "auto" && section.prompt == "none");
+      section.packing == "concatenate" || (section.packing == "auto" && !has_prompts);
   return end_to_end ? data::Packing::kConcatenated : data::Packing::kPerDocument;
 }
 
