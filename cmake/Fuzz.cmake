@@ -6,7 +6,7 @@ if(LOCKSTEP_SANITIZE MATCHES "^(fuzzer|address)$")
   set(fuzz_checkpoint safetensors safetensors_parse dtypes text manifest_text shard_index page_sum)
   list(TRANSFORM fuzz_checkpoint REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/src/checkpoint/\\1.cpp")
   set(fuzz_sources ${CMAKE_SOURCE_DIR}/tests/fuzz/fuzz.cpp ${CMAKE_SOURCE_DIR}/tests/fuzz/parsers.cpp ${CMAKE_SOURCE_DIR}/tests/fuzz/files.cpp
-    ${CMAKE_SOURCE_DIR}/tests/fuzz/coordinator.cpp ${fuzz_checkpoint})
+    ${CMAKE_SOURCE_DIR}/tests/fuzz/coordinator.cpp ${CMAKE_SOURCE_DIR}/tests/fuzz/records.cpp ${fuzz_checkpoint})
   if(LOCKSTEP_SANITIZE STREQUAL "address")
     list(APPEND fuzz_sources ${CMAKE_SOURCE_DIR}/tests/fuzz/replay.cpp)
   endif()

@@ -16,6 +16,7 @@
 #include <parquet/exception.h>
 
 #include "arrow/limited_pool.h"
+#include "arrow/synchronous_file.h"
 #include "arrow/write_json.h"
 #include "data/column_rows.h"
 
@@ -96,7 +97,8 @@ std::string first_bytes(const char* path) {
 
 arrow::Result<std::unique_ptr<Batches>> open_batches(const char* path, arrow::MemoryPool* pool) {
   const std::string magic = first_bytes(path);
-  ARROW_ASSIGN_OR_RAISE(auto file, arrow::io::ReadableFile::Open(path, pool));
+  ARROW_ASSIGN_OR_RAISE(auto opened, arrow::io::ReadableFile::Open(path, pool));
+  auto file = std::make_shared<SynchronousFile>(std::move(opened));
   if (magic.starts_with("PAR1")) {
     return ParquetBatches::open(std::move(file), pool);
   }

@@ -137,7 +137,7 @@ File::File(const std::filesystem::path& path, Mode mode, ErrorKind kind)
                     : mode == Mode::kCreate    ? O_RDWR | O_CREAT | O_TRUNC
                     : mode == Mode::kCreateNew ? O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW
                                                : O_RDWR;
-  descriptor_ = ::open(path.c_str(), flags | O_CLOEXEC, 0644);
+  descriptor_ = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
   if (descriptor_ < 0) {
     if (mode == Mode::kRead && errno == ENXIO) {  // a socket
       throw Error(kind, fmt::format("{} is not a regular file", path.string()));

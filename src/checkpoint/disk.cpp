@@ -18,7 +18,7 @@ void Disk::create_folder(const std::filesystem::path& folder) {
 }
 
 void Disk::create_file(const std::filesystem::path& path, uint64_t size) {
-  const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (descriptor < 0) {
     throw system_error(ErrorKind::kCheckpoint, "create", path);
   }

@@ -262,7 +262,7 @@ void OutputDirLock::lock(const RunIdentity& run) {
 
 /// Takes the folder if no run holds it. Returns false if another run does.
 bool OutputDirLock::take_free(const RunIdentity& run) {
-  const int opened = ::open(file_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
+  const int opened = ::open(file_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (opened < 0) {
     throw system_error(ErrorKind::kEnvironment, "open", file_);
   }
@@ -299,7 +299,7 @@ void OutputDirLock::take_over() {
   // A lock cannot be revoked, but its file can be replaced.
   fs::path fresh = file_;
   fresh += "." + token_;
-  descriptor_ = ::open(fresh.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
+  descriptor_ = ::open(fresh.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (descriptor_ < 0) {
     throw system_error(ErrorKind::kEnvironment, "open", fresh);
   }

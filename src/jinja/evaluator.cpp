@@ -74,7 +74,6 @@ void Scope::set(const std::string& name, Value value) {
 }
 
 Rendering Evaluator::run(const Block& block) {
-  const Work work;
   run_block(block);
   return {std::move(out_), std::move(generated_)};
 }

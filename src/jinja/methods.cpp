@@ -415,7 +415,7 @@ Value make_entries(const Arguments& arguments, bool is_namespace) {
   arguments.check(is_namespace ? "namespace" : "dict", 1, {}, /*any_names=*/true);
   for (const Value& other : arguments.values) {
     if (other.is_dict() && !other.dict().is_namespace) {
-      dict->entries = other.dict().entries;
+      dict->set_all(other.dict().entries);
       continue;
     }
     for (const Value& pair : iterate(other)) {

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "jinja/evaluator.h"
+#include "jinja/work.h"
 #include "text/unicode/utf8.h"
 
 namespace lockstep::jinja {
@@ -51,11 +52,11 @@ Value value_of(const Json& json) {
     }
     return make_list(std::move(items));
   }
-  auto dict = std::make_shared<Dict>();
+  std::vector<std::pair<Value, Value>> entries;
   for (const auto& [key, item] : json.items()) {
-    dict->entries.emplace_back(valid_text(key), value_of(item));
+    entries.emplace_back(valid_text(key), value_of(item));
   }
-  return dict;
+  return make_dict(std::move(entries));
 }
 
 bool has_generation(const Block& block) {
@@ -86,9 +87,11 @@ Rendering Template::render(const nlohmann::ordered_json& variables) const {
   const auto globals = std::make_shared<Scope>();
   Evaluator evaluator(globals);
   try {
+    const int64_t before = Work::held();
     for (const auto& [name, value] : variables.items()) {
       globals->set(name, value_of(value));
     }
+    const Work work(Work::held() - before);
     return evaluator.run(*block_);
   } catch (const Error& error) {
     throw Error(

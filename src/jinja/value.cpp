@@ -96,9 +96,9 @@ List::~List() {
 
 Dict::~Dict() {
   for (auto& [key, value] : entries) {
-    for (Value* const held : {&key, &value}) {
-      if (holds_values(*held)) {
-        end(*held);
+    for (Value* const part : {&key, &value}) {
+      if (holds_values(*part)) {
+        end(*part);
       }
     }
   }
@@ -127,7 +127,13 @@ void Dict::set(const Value& key, Value value) {
       return;
     }
   }
+  held.add(sizeof(entries[0]));
   entries.emplace_back(key, std::move(value));
+}
+
+void Dict::set_all(std::vector<std::pair<Value, Value>> all) {
+  held.add(static_cast<int64_t>(all.size() * sizeof(all[0])));
+  entries = std::move(all);
 }
 
 const Value* Arguments::find(size_t position, std::string_view name) const {
@@ -167,9 +173,17 @@ void check_size(const std::string& text) {
   }
 }
 
-Value::Value(std::string value) : data_(std::make_shared<const std::string>(std::move(value))) {
-  check_size(string());
-  Work::add_bytes(std::ssize(string()));
+Value::Value(std::string value) {
+  struct HeldText {
+    std::string text;
+    Held held;
+  };
+  check_size(value);
+  Work::add_bytes(std::ssize(value));
+  const auto made = std::make_shared<HeldText>();
+  made->held.add(static_cast<int64_t>(sizeof(HeldText) + value.size()));
+  made->text = std::move(value);
+  data_ = Text(made, &made->text);
 }
 
 int64_t Value::integer() const {
@@ -221,12 +235,16 @@ const Callable& Value::callable() const {
 }
 
 Value make_list(std::vector<Value> items, ListKind kind) {
-  return std::make_shared<List>(List{std::move(items), kind});
+  auto list = std::make_shared<List>();
+  list->held.add(static_cast<int64_t>(items.size() * sizeof(Value)));
+  list->items = std::move(items);
+  list->kind = kind;
+  return list;
 }
 
 Value make_dict(std::vector<std::pair<Value, Value>> entries) {
   auto dict = std::make_shared<Dict>();
-  dict->entries = std::move(entries);
+  dict->set_all(std::move(entries));
   return dict;
 }
 

@@ -14,6 +14,21 @@ namespace lockstep::jinja {
 
 class Value;
 
+/// Memory of a string, list or dict, counted until it is destroyed. Work limits the memory of one
+/// rendering.
+class Held {
+ public:
+  Held() = default;
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+  ~Held();
+  /// Throws Error (data) if the limit of the current rendering is exceeded.
+  void add(int64_t bytes);
+
+ private:
+  int64_t bytes_ = 0;
+};
+
 /// Python type of a list. It determines printing, comparison and whether the list has a length.
 enum class ListKind : uint8_t {
   kList,
@@ -26,6 +41,7 @@ struct List {
   std::vector<Value> items;
   ListKind kind = ListKind::kList;
   mutable bool is_spent = false;  // true for a kOnce list that has been iterated
+  Held held;
   ~List();
   bool is_written() const { return kind == ListKind::kList || kind == ListKind::kTuple; }
   bool has_places() const { return is_written() || kind == ListKind::kRange; }
@@ -35,9 +51,11 @@ struct List {
 struct Dict {
   std::vector<std::pair<Value, Value>> entries;
   bool is_namespace = false, is_loop = false;
+  Held held;
   ~Dict();
   const Value* find(const Value& key) const;
   void set(const Value& key, Value value);
+  void set_all(std::vector<std::pair<Value, Value>> all);
 };
 /// Arguments of a call.
 struct Arguments {

@@ -25,7 +25,9 @@ constexpr double kWindowSeconds = 20;
 class History : public MetricsSink {
  public:
   explicit History(TrainerState& state) : state_(state) {}
-  void log(const Record& record) override { state_.log_history.push_back(history_line(record)); }
+  void log(const Record& record) override {
+    add_to_history(state_.log_history, history_line(record));
+  }
 
  private:
   TrainerState& state_;

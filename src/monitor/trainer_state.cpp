@@ -2,6 +2,7 @@
 #include "monitor/trainer_state.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
 #include <type_traits>
@@ -124,7 +125,7 @@ TrainerState parse_trainer_state(std::string_view text, std::string_view source)
     read(file, "best_model_checkpoint", state.best_model_checkpoint);
     if (const auto history = file.find("log_history"); history != file.end()) {
       for (const json& line : *history) {
-        state.log_history.push_back(line.dump());
+        add_to_history(state.log_history, line.dump());
       }
     }
   } catch (const json::exception& error) {
@@ -136,6 +137,18 @@ TrainerState parse_trainer_state(std::string_view text, std::string_view source)
 TrainerState read_trainer_state(const std::filesystem::path& path) {
   return parse_trainer_state(
       read_file(path, ErrorKind::kCheckpoint, kLongestJsonTable), path.string());
+}
+
+void add_to_history(std::vector<std::string>& history, std::string line) {
+  if (history.size() >= kMostHistory) {
+    std::array<bool, 2> is_kept{};  // by kind; the first line of each stays
+    std::erase_if(history, [&](const std::string& old) {
+      bool& kept = is_kept.at(json::parse(old).contains("loss") ? 1 : 0);
+      kept = !kept;
+      return !kept;
+    });
+  }
+  history.push_back(std::move(line));
 }
 
 std::string history_line(const Record& record) {
@@ -150,7 +163,7 @@ std::vector<std::string> history_until(const std::filesystem::path& metrics, int
     const json record = parse_json_line(line);
     const auto found = record.find("step");
     if (found != record.end() && found->is_number_integer() && found->get<int64_t>() <= step) {
-      lines.push_back(record.dump());
+      add_to_history(lines, record.dump());
     }
   });
   return lines;

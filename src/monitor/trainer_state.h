@@ -32,6 +32,12 @@ struct TrainerState {
   std::vector<std::string> log_history{};
 };
 
+/// Adds a line to a log_history. If it would have more than kMostHistory lines, every second line
+/// is removed first: of those with a training loss, and of all others, such as evaluations. Saving
+/// and resuming then take the same time at any length of the run; metrics.jsonl has every line.
+inline constexpr size_t kMostHistory = 16384;
+void add_to_history(std::vector<std::string>& history, std::string line);
+
 /// Returns the content of the file: JSON with sorted keys and an indent of 2.
 std::string to_json(const TrainerState& state);
 /// Parses the file. Ignores unknown keys; missing ones keep their defaults. Throws Error
@@ -42,7 +48,7 @@ TrainerState read_trainer_state(const std::filesystem::path& path);
 /// Returns the line of a record in log_history: {"epoch": .., "step": .., ...} with sorted keys.
 std::string history_line(const Record& record);
 
-/// Returns the log_history lines of a metrics.jsonl up to a step. Skips an incomplete last line.
+/// Returns the log_history of a metrics.jsonl up to a step. Skips an incomplete last line.
 std::vector<std::string> history_until(const std::filesystem::path& metrics, int64_t step);
 
 /// Writes `<split>_results.json` to `folder`, with "epoch" and the record's values, sorted keys and

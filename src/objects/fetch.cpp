@@ -28,7 +28,7 @@ constexpr const char* kPartial = ".partial";
 class LockedFile {
  public:
   explicit LockedFile(const fs::path& path) {
-    descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     struct flock range{};
     range.l_type = F_WRLCK;
     range.l_whence = SEEK_SET;

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 #include <parquet/arrow/writer.h>
 
+#include "arrow/synchronous_file.h"
 #include "data/column_rows.h"
 #include "data/data_testing.h"
 #include "data/prepare.h"
@@ -206,6 +207,18 @@ TEST(Columns, ReadersCanBeClosedAfterOneRow) {
     Record record;
     ASSERT_TRUE(reader->next(record));
   }
+}
+
+TEST(Columns, AnAsynchronousReadHasEndedWhenItReturns) {
+  const TemporaryFolder folder;
+  write(folder, "file", "0123456789");
+  const auto opened = arrow::io::ReadableFile::Open(folder.path() / "file").ValueOrDie();
+  arrow_rows::SynchronousFile file(opened);
+  auto read = file.ReadAsync(arrow::io::default_io_context(), 2, 3);
+  ASSERT_TRUE(read.is_finished());
+  const std::shared_ptr<arrow::Buffer> buffer = read.result().ValueOrDie();
+  EXPECT_EQ(buffer->ToString(), "234");
+  EXPECT_EQ(buffer.use_count(), 2);  // no thread holds another reference
 }
 
 TEST(Columns, AreReadWhereverFilesAre) {

@@ -70,6 +70,9 @@ inline std::pair<Bytes, Bytes> before_and_behind(Bytes bytes, Bytes between) {
                            : std::pair(bytes.substr(0, at), bytes.substr(at + between.size()));
 }
 
+/// Separator between two files of one input.
+inline constexpr Bytes kBetween = "\n====\n";
+
 inline std::vector<std::string> lines_of(Bytes bytes) {
   std::vector<std::string> lines;
   while (!bytes.empty()) {
@@ -93,5 +96,9 @@ void read_schedule_file(Bytes bytes);
 void read_cluster_file(Bytes bytes);
 void read_trainer_state_file(Bytes bytes);
 void read_timer_request(Bytes bytes);
+// tests/fuzz/records.cpp
+void read_resumed_record(Bytes bytes);
+void read_rank_times(Bytes bytes);
+void read_run_record(Bytes bytes);
 
 }  // namespace lockstep::fuzz

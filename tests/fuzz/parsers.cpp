@@ -41,13 +41,9 @@
 #include "text/tokenizer.h"
 #include "watch/control/server.h"
 #include "watch/page/http_server.h"
-#include "watch/record/run.h"
 
 namespace lockstep::fuzz {
 namespace {
-
-/// Separator between two files of one input.
-constexpr Bytes kBetween = "\n====\n";
 
 void read_yaml(Bytes bytes) {
   (void)config::parse_yaml(bytes, "f.yaml");
@@ -353,15 +349,6 @@ void read_control_request(Bytes bytes) {
   (void)watch::parse_act(nlohmann::json::parse(bytes, nullptr, /*allow_exceptions=*/false));
 }
 
-/// Record of a run copied from another machine: metrics, a line "====", events.
-void read_run_record(Bytes bytes) {
-  const auto [metrics, told] = before_and_behind(bytes, kBetween);
-  file_of(metrics, "run/metrics.jsonl");
-  const fs::path events = file_of(told, "run/events.jsonl");
-  const watch::RunSummary run = watch::summarize(events.parent_path(), 1e9);
-  (void)watch::end_text(run);
-}
-
 void read_pulse_page(Bytes bytes) {
   std::string page(4096, '\0');
   page += bytes;
@@ -417,6 +404,8 @@ constexpr std::array kParsers{
     Parser{"http", read_http_request},
     Parser{"control", read_control_request},
     Parser{"run_record", read_run_record},
+    Parser{"resumed_record", read_resumed_record},
+    Parser{"rank_times", read_rank_times},
     Parser{"pulse", read_pulse_page},
     Parser{"safetensors", read_safetensors},
     Parser{"terminal", read_terminal_text},

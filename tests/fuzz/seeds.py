@@ -152,6 +152,12 @@ SEEDS = {
     "run_record": [b'{"step": 1, "loss": 5.5, "learning_rate": 0.001, "grad_norm": 1.0}\n{"step": 2, "loss": 5.25}\n====\n'
                    b'{"time": 1.0, "step": 0, "event": "began", "model": "gpt2", "plan": "data 2", "ranks": 2, "steps": 10}\n'
                    b'{"time": 3.0, "step": 2, "event": "saved", "in_steps_s": 1.5}\n{"time": 4.0, "step": 2, "event": "finished"}\n'],
+    "resumed_record": [
+        b'\x01{"step": 1, "loss": 5.5}\n{"step": 2, "loss": 5.25}\n{"step": 3, "loss": 5.0}\n', b'\x02{"step": 1}\n\x00\x00\x00\n{"step": 3}\n{"st',
+        b'\x00{"a": 1, "step": 1}\n\n{"step": 2, "b": null}\n'],
+    "rank_times": [b"\n".join(json.dumps({
+        "step": step, "steps": 1, "step_s": [0.5, 1.0], "data_wait_s": [0, 0], "communication_wait_s": [0.4, 0], "checkpoint_s": [0, 0],
+        "moving_s": [0.1, 0.1], "memory_bytes": [1e9, 2e9], "stages": [0, 1]}).encode() for step in (1, 2, 3, 3)) + b"\n"],
     "pulse": [struct.pack("<QQqii", 0x316573_6C75704B4C, 2, 7, 1, 2) + b"\x01" * 2000, b""],
     "safetensors": [
         safetensors({"__metadata__": {"format": "pt"}, "a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},

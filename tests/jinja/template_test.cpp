@@ -227,6 +227,22 @@ TEST(Template, IsBounded) {
         "{% set n.b = [n.b, n.b] %}{% endfor %}{{ n.a == n.b }}"}) {
     EXPECT_THAT(error_of(text), HasSubstr("steps")) << text;
   }
+  // Many values at once, each below the limits of its own.
+  for (const char* text :
+       {"{% set n = namespace(a=[]) %}{% for i in range(100) %}"
+        "{% set n.a = n.a + ['b' * 1000000 ~ i] %}{% endfor %}",
+        "{% set n = namespace(a=[]) %}{% for i in range(100) %}"
+        "{% set n.a = [n.a, range(50000) | list] %}{% endfor %}",
+        "{% set n = namespace(a=[]) %}{% for i in range(20000) %}"
+        "{% set n.a = [n.a, dict(d)] %}{% endfor %}"}) {
+    Json variables;
+    for (int i = 0; i < 50; ++i) {
+      variables["d"][fmt::format("{}", i)] = i;
+    }
+    EXPECT_THAT(error_of(text, variables), HasSubstr("64 MiB and 1,000 times")) << text;
+  }
+  // A value that is replaced holds nothing.
+  EXPECT_EQ(render("{% for i in range(100) %}{% set a = 'b' * 1000000 ~ i %}{% endfor %}x"), "x");
   // Repeating an empty value costs nothing.
   EXPECT_EQ(render("{{ '' * 2222222222 }}{{ ([] * 2222222222) | length }}"), "0");
 }

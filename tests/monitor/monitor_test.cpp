@@ -1,6 +1,7 @@
 // Tests of Monitor: logging, rates, result files and trackers.
 #include "monitor/monitor.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <gtest/gtest.h>
@@ -262,6 +263,38 @@ TEST(TrainerState, ReadsBackWhatItWrites) {
   EXPECT_EQ(to_json(read), text);
   EXPECT_EQ(read.epoch, state.epoch);
   EXPECT_EQ(read.log_history, state.log_history);
+}
+
+TEST(TrainerState, ALongHistoryIsThinned) {
+  std::vector<std::string> history;
+  const auto line = [](int64_t step, const char* value) {
+    return fmt::format(R"({{"{}":2.0,"step":{}}})", value, step);
+  };
+  const auto add = [&](int64_t step) {
+    add_to_history(history, line(step, "loss"));
+    if (step % 100 == 0) {
+      add_to_history(history, line(step, "eval_loss"));
+    }
+  };
+  constexpr int64_t kSteps = 100'000, kHalf = 40'000;
+  for (int64_t step = 1; step <= kHalf; ++step) {
+    add(step);
+  }
+  // A resume continues with the same lines.
+  TrainerState state;
+  state.log_history = history;
+  history = parse_trainer_state(to_json(state), "x").log_history;
+  EXPECT_EQ(history, state.log_history);
+  for (int64_t step = kHalf + 1; step <= kSteps; ++step) {
+    add(step);
+    ASSERT_LE(history.size(), kMostHistory);
+  }
+  EXPECT_GT(history.size(), kMostHistory / 2 - 1);
+  EXPECT_EQ(history.front(), line(1, "loss"));
+  EXPECT_EQ(history.back(), line(kSteps, "eval_loss"));
+  const auto evaluations = std::ranges::count_if(
+      history, [](const std::string& each) { return each.find("eval_loss") != each.npos; });
+  EXPECT_GT(evaluations, 100);
 }
 
 TEST(TrainerState, ReadsHuggingFacesAndRefusesWhatIsNone) {

@@ -1,9 +1,12 @@
 """Files that a run writes to output_dir."""
 
 import json
+import signal
+import stat
+import subprocess
 import unittest
 
-from harness import ProgramTest, losses, metrics
+from harness import PROGRAM, ProgramTest, environment, losses, metrics, run, wait_for
 
 
 class Files(ProgramTest):
@@ -29,6 +32,33 @@ class Files(ProgramTest):
             self.assertTrue((run / name).exists(), name)
         self.assertEqual(
             sorted(p.name for p in run.glob("checkpoint-*")), ["checkpoint-3", "checkpoint-6"])
+
+    def test_permissions_are_those_of_the_umask(self):
+        for umask in (0o077, 0o002):
+            folder = self.folder / f"umask-{umask:o}"
+            words = self.train_arguments(folder / "run", f"data.cache_dir={folder}/cache", "save_steps=2", "report_to=tensorboard", steps=2)
+            launched = ["launch", "--standalone", f"--log-dir={folder}/logs", "--tee=3", "train", *words[3:]]
+            done = run([PROGRAM, *launched], cwd=self.folder, env=environment(), umask=umask, timeout=120)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            paths = [path for path in folder.rglob("*") if path.name != "step"]  # progress of a worker, for its launcher only
+            self.assertTrue({"model.safetensors", "stderr.log", "metrics.jsonl", ".lockstep-lock"} <= {path.name for path in paths})
+            for path in paths:
+                mode = stat.S_IMODE(path.stat().st_mode)
+                expected = 0o700 if path.parent == folder / "logs" else (0o777 if path.is_dir() else 0o666) & ~umask
+                self.assertEqual(mode, expected, f"{path}: {mode:o}")
+
+    def test_what_controls_a_run_is_private_at_any_umask(self):
+        words = self.train_arguments("private", "monitor.page=true", steps=100000)
+        process = subprocess.Popen(
+            [PROGRAM, *map(str, words)], cwd=self.folder, env=environment(), umask=0, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        private = [self.folder / "private" / name for name in (".lockstep-page", ".lockstep-control")]
+        wait_for(lambda: losses(self.folder / "private") and all(path.exists() for path in private))
+        for path in private:
+            self.assertEqual(stat.S_IMODE(path.stat().st_mode), 0o600, path)
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(timeout=60), 75)
 
     def test_requested_trackers(self):
         self.train(

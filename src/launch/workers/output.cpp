@@ -131,7 +131,7 @@ void Console::flush(std::chrono::milliseconds timeout) {
 LogFile::LogFile(std::filesystem::path path) : path_(std::move(path)) {
   std::error_code ignored;
   std::filesystem::create_directories(path_.parent_path(), ignored);
-  descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (descriptor_ < 0) {
     give_up("open");
   }
