@@ -1,10 +1,13 @@
 # Two commands: `make quickstart` and `make test`. `make help` lists the rest.
 .PHONY: help quickstart setup build programs install wheel deb docs picture adapters-picture page-pictures clean
+.PHONY: fresh arm-check try-torch
 .PHONY: test test-long test-engines test-gpu test-processors sanitizers soak flips fuzz hangs hosts checks parity unlearn-demo
 .PHONY: bench bench-adapters bench-agents bench-classification bench-families bench-keeping bench-launch bench-monitor bench-ops bench-parallel bench-preference bench-tokenizers bench-unlearning
 .PHONY: bench-generate bench-predict bench-scaling bench-start plan-validation plan-machine
 
 LIBTORCH ?=
+# TORCH=version: another version of libtorch than the one that tools/setup.sh names.
+TORCH ?=
 PRESET ?= release
 BUILD := build/$(PRESET)
 JOBS ?= $(shell nproc)
@@ -15,9 +18,9 @@ LOCKSTEP_CUDA ?= $(if $(wildcard /proc/driver/nvidia/version),1)
 UNITY ?= 1
 # LOCKSTEP_WERROR=1 treats compiler warnings as errors.
 CMAKE_FLAGS := -DLOCKSTEP_WERROR=$(if $(filter 1,$(LOCKSTEP_WERROR)),ON,OFF) -DLOCKSTEP_CUDA=$(or $(patsubst 0,OFF,$(patsubst 1,ON,$(LOCKSTEP_CUDA))),AUTO) -DLOCKSTEP_UNITY=$(if $(filter 0,$(UNITY)),OFF,ON) \
-  $(if $(LIBTORCH),-DLIBTORCH=$(abspath $(LIBTORCH)))
+  $(if $(LIBTORCH)$(TORCH),-DLIBTORCH=$(abspath $(or $(LIBTORCH),.deps/libtorch-$(TORCH)/torch)))
 COMPILE = python3 tools/build.py $(BUILD) -j $(JOBS)
-export LIBTORCH LOCKSTEP_CUDA
+export LIBTORCH TORCH LOCKSTEP_CUDA
 
 help:
 	@echo "make quickstart            set up, build, then train, evaluate and sample a small GPT-2 (DATA=file.txt: on your own text)"
@@ -43,6 +46,9 @@ help:
 	@echo "                           WILD=1: start from files of other packages)"
 	@echo "make sanitizers            run the tests of modules without libtorch under ASan, UBSan and TSan, and the fuzzing corpus"
 	@echo "make test-engines          run the tests of SLURM, MPI, Ray, Kubernetes, the container image and the wheel, if installed"
+	@echo "make fresh SUITE=trixie    run make quickstart in a new Debian system, as root and as a normal user (docs/install.md; needs root)"
+	@echo "make arm-check             cross-compile for 64-bit Arm and run unit tests under qemu (ARM='ops': of other modules)"
+	@echo "make try-torch TORCH=2.15.0  build with another version of libtorch, test it, compare its results"
 	@echo "make checks                check format, includes, file sizes, language, and that each public header compiles by itself"
 	@echo "make parity                run the tests against Hugging Face transformers, PEFT and TRL, and of Python scripts under launch"
 	@echo "make bench                 benchmark Lockstep and its peers (BENCH='--models small --repeats 1')"
@@ -65,7 +71,7 @@ help:
 	@echo "make bench-start           start-up time to the first forward pass, with and without 1 GB of weights"
 	@echo "make bench-ops             each operation compared with its plain ATen version"
 	@echo "UNITY=0                    compile each file separately, for development"
-	@echo "PRESET=debug|asan|tsan     another build; LIBTORCH=dir: an installed libtorch; LOCKSTEP_CUDA=1: with CUDA; LOCKSTEP_WERROR=1: warnings are errors"
+	@echo "PRESET=debug|asan|tsan     another build; LIBTORCH=dir: an installed libtorch; TORCH=version: another version; LOCKSTEP_CUDA=1: with CUDA; LOCKSTEP_WERROR=1: warnings are errors"
 
 setup:
 	@tools/setup.sh
@@ -145,6 +151,15 @@ sanitizers: $(FUZZ)/.configured
 	  preset=$${kind#*:} && mkdir -p build/$$preset && cmake --preset $$preset $(CMAKE_FLAGS) -DLOCKSTEP_CUDA=OFF >build/$$preset.log && \
 	  python3 tools/build.py build/$$preset -j $(JOBS) $$(python3 tools/sanitizers.py targets $${kind%:*}) && \
 	  python3 tools/sanitizers.py run $${kind%:*} build/$$preset -j $(JOBS) || exit 1; done
+
+fresh:
+	@tools/fresh.sh $(or $(SUITE),trixie)
+
+arm-check:
+	@tools/arm_check.sh $(ARM)
+
+try-torch:
+	@tools/try_torch.sh $(TORCH)
 
 test-engines: deb
 	@ctest --test-dir $(BUILD) --output-on-failure -L engines

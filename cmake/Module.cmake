@@ -153,7 +153,8 @@ function(lockstep_tests name)
     set(label processor)
   endif()
   add_custom_command(TARGET ${name}_test POST_BUILD VERBATIM
-    COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/cmake/list_tests.py $<TARGET_FILE:${name}_test> ${name}. ${list} ${slots} ${label})
+    COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/cmake/list_tests.py $<TARGET_FILE:${name}_test> ${name}. ${list} ${slots} "${label}"
+      ${CMAKE_CROSSCOMPILING_EMULATOR})
   file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/${name}_tests.cmake CONTENT
     "if(EXISTS ${list})\n  include(${list})\nelse()\n  add_test(${name}_test_NOT_BUILT ${name}_test_NOT_BUILT)\nendif()\n")
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${CMAKE_BINARY_DIR}/${name}_tests.cmake)

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "base/parse_double.h"
 #include "data/field_use.h"
 #include "data/preferences.h"
 #include "data/record_fields.h"
@@ -216,7 +217,7 @@ std::optional<double> margin_of(const RecordFields& fields) {
   } else if (value.is_string()) {  // from a CSV or Parquet table
     const std::string text = value.get<std::string>();
     char* end = nullptr;
-    const double number = std::strtod(text.c_str(), &end);
+    const double number = parse_double(text.c_str(), &end);
     margin = !text.empty() && *end == '\0' ? std::optional(number) : std::nullopt;
   }
   if (!margin || !std::isfinite(*margin)) {

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/format.h"
+#include "base/parse_double.h"
 #include "jinja/filters.h"
 #include "jinja/python_characters.h"
 #include "text/unicode/utf8.h"
@@ -94,7 +95,7 @@ std::optional<double> float_in(std::string text) {
     return std::nullopt;
   }
   char* end = nullptr;
-  const double number = std::strtod(text.c_str(), &end);  // overflow gives infinity, as in Python
+  const double number = parse_double(text.c_str(), &end);  // overflow gives infinity, as in Python
   if (end != text.c_str() + text.size() || text[0] == '-' || text[0] == '+') {
     return std::nullopt;
   }
@@ -116,7 +117,7 @@ double rounded_to(double number, int64_t digits) {
     return number;
   }
   if (digits >= 0) {
-    return std::strtod(fmt::format("{:.{}f}", number, digits).c_str(), nullptr);
+    return parse_double(fmt::format("{:.{}f}", number, digits).c_str());
   }
   const double scale = std::pow(10.0, static_cast<double>(std::min(-digits, kMostDigits)));
   return std::nearbyint(number / scale) * scale;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/format.h"
+#include "base/parse_double.h"
 #include "jinja/parser.h"
 
 namespace lockstep::jinja {
@@ -261,7 +262,7 @@ ExpressionPtr ExpressionParser::primary() {
     }
     case TokenKind::kFloat: {
       const Token number = tokens_.next();
-      return make_constant(number.line, std::strtod(number.text.c_str(), nullptr));
+      return make_constant(number.line, parse_double(number.text.c_str()));
     }
     default:
       break;

@@ -14,6 +14,7 @@
 #include "base/format.h"
 #include "base/hash.h"
 #include "base/json_lines.h"
+#include "base/parse_double.h"
 #include "monitor/metrics.h"
 #include "monitor/trackers.h"
 
@@ -123,7 +124,7 @@ MlflowFolder::MlflowFolder(const MlflowOptions& options, bool resumed) : options
     if (const fs::path meta = folder_ / kMeta; !experiment_.empty() && fs::exists(meta)) {
       const std::string text = read_file(meta);
       options_.name = value_of(text, "run_name");
-      options_.start_time = std::strtod(value_of(text, "start_time").c_str(), nullptr) / 1000;
+      options_.start_time = parse_double(value_of(text, "start_time").c_str()) / 1000;
       write_run("RUNNING", 0);
       return;
     }

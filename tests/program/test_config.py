@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import unittest
 
 from harness import CONFIG, ProgramTest, environment, losses
@@ -72,6 +73,22 @@ class Trees(ProgramTest):
         self.assertIn("command line", line["learning_rate"])
         self.assertIn("experiment/long.yaml", line["max_steps"])
         self.assertIn("default", line["weight_decay"])
+
+    def test_the_locale_does_not_change_numbers(self):
+        words = ["train", "--config-path", "conf", "--config-name", "train", "training.learning_rate=1.5e-4", "--print-config"]
+        expected = self.run_ok(*words).out
+        self.assertIn("0.00015", expected)
+        locales = self.folder / "locales"
+        locales.mkdir()
+        # The decimal separator of de_DE is a comma. Without localedef the program falls back to C.
+        try:
+            subprocess.run(["localedef", "-i", "de_DE", "-f", "UTF-8", locales / "de_DE.UTF-8"], capture_output=True, check=False)
+        except FileNotFoundError:
+            pass
+        for name in ("C", "C.UTF-8", "de_DE.UTF-8"):
+            with self.subTest(name):
+                env = environment(LC_ALL=name, LOCPATH=str(locales), TERM="")
+                self.assertEqual(self.run_ok(*words, env=env).out, expected)
 
     def test_equivalent_spellings_of_a_value(self):
         spellings = [

@@ -222,7 +222,7 @@ std::vector<double> weights_of(const config::TaskSection& task, const LabelledDa
     weights = named_weights(task, data.labels);
   } else {
     for (const std::string& weight : task.class_weights) {
-      weights.push_back(std::stod(weight));
+      weights.push_back(config::to_double(weight).value());
     }
   }
   if (!weights.empty() && weights.size() != data.labels.size()) {

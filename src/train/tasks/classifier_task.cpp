@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "config/core/class_weights.h"
+#include "config/core/scalar.h"
 #include "plan/from_config/planned_model.h"
 #include "train/batches/labelled_data.h"
 
@@ -39,7 +40,8 @@ objective::Task planned_task(const config::Config& config, const model::ModelCon
                           config.task.class_weights.front() != "balanced" &&
                           !config::named_weight(config.task.class_weights.front());
     options.weights.push_back(
-        is_given ? std::stod(config.task.class_weights[k]) : static_cast<double>(k + 1));
+        is_given ? config::to_double(config.task.class_weights[k]).value()
+                 : static_cast<double>(k + 1));
   }
   if (task.head.problem == ProblemType::kSingleLabel) {
     options.label_smoothing = config.training.label_smoothing_factor;
