@@ -4,9 +4,11 @@
 #include <atomic>
 #include <cerrno>
 #include <mutex>
+#include <set>
 
 #include <unistd.h>
 
+#include "base/first_rank.h"
 #include "base/redact.h"
 
 namespace lockstep {
@@ -90,6 +92,15 @@ void log_line(LogLevel level, std::string_view text) {
   const int rank = rank_setting();
   const std::string prefix = rank >= 0 ? fmt::format("[rank {}] ", rank) : "";
   write_lines(fmt::format("{}{}{}\n", prefix, name_of(level), without_control(redacted(text))));
+}
+
+void warn_on_first_rank(std::string_view text) {
+  static std::mutex mutex;
+  static auto* const logged = new std::set<std::string, std::less<>>;
+  const std::lock_guard lock(mutex);
+  if (rank_setting() <= 0 && logged->emplace(text).second) {
+    log_line(LogLevel::kWarning, text);
+  }
 }
 
 void write_lines(std::string_view lines) {

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include <ATen/ops/isnan.h>
+
 #include "base/error.h"
 #include "base/format.h"
 #include "parallel/parallelize.h"
@@ -41,6 +43,17 @@ train::ClassifierNotes notes_of_model(
   const train::ClassifierNotes notes =
       adapter ? train::read_notes(adapter->folder) : train::ClassifierNotes{};
   return notes.label_field.empty() ? train::read_notes(source.folder) : notes;
+}
+
+/// Throws Error (numeric) if a score is NaN.
+void check_scores(const at::Tensor& scores) {
+  if (scores.isnan().any().item<bool>()) {
+    throw Error(
+        ErrorKind::kNumeric,
+        "the model's scores are NaN",
+        "the weights contain NaN or Inf, or the computation overflows: check the model's folder, "
+        "or compute in float32");
+  }
 }
 
 }  // namespace
@@ -127,6 +140,7 @@ ClassifiedRows classify_rows(
                       ? at::kBFloat16
                       : train::stored_type(source);
   request.tokenizer_size = tokenizer->vocabulary_size();
+  request.is_evaluation = true;
   if (!notes.generative) {
     request.task.head = result.data.head;
   }
@@ -146,6 +160,7 @@ ClassifiedRows classify_rows(
         config.training.per_device_eval_batch_size,
         axes);
     result.classified.logits.div_(notes.temperature);
+    check_scores(result.classified.logits);
     return result;
   }
   result.classified = train::classify(
@@ -156,6 +171,7 @@ ClassifiedRows classify_rows(
       axes,
       rank_context.device);
   result.classified.logits.div_(notes.temperature);
+  check_scores(result.classified.logits);
   return result;
 }
 

@@ -216,6 +216,7 @@ int evaluate(
                       ? at::kBFloat16
                       : train::stored_type(source);
   request.tokenizer_size = tokenizer->vocabulary_size();
+  request.is_evaluation = true;
   request.adapter = adapter;
   request.quantization = train::quantization_of(config.quantization);
   parallel::ParallelGroups axes(

@@ -435,6 +435,7 @@ int run_generate(std::vector<std::string> arguments) {
                : request.dtype == "float32" ? at::kFloat
                                             : at::kBFloat16;
   load.tokenizer_size = tokenizer->vocabulary_size();
+  load.is_evaluation = true;
   load.quantization = train::quantization_of(request.quantization);
   if (request.tensor > 1) {
     return generate_on_ranks(request, arguments, source, load, tokenizer, prompt);

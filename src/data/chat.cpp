@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/json_lines.h"
 #include "text/tokenizer.h"
+#include "text/tokenizer_files.h"
 
 namespace lockstep::data {
 namespace {
@@ -71,10 +72,10 @@ size_t common_beginning(std::string_view a, std::string_view b) {
   return static_cast<size_t>(end - a.begin());
 }
 
-/// Returns the special tokens of tokenizer_config.json, completed by special_tokens_map.json.
+/// Returns the special tokens by name, such as "bos_token".
 Json tokens_of(const std::map<std::string, std::string>& files) {
   Json tokens = Json::object();
-  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
+  for (const std::string& name : text::special_token_files({"", files})) {
     const auto file = files.find(name);
     const Json parsed = file == files.end() ? Json() : parse_ordered_json(file->second);
     if (!parsed.is_object()) {

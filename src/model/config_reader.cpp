@@ -24,8 +24,19 @@ std::string shown(const json& value) {
 }
 
 bool ConfigReader::has(const char* key) const {
+  read_.emplace(key);
   const auto found = object_.find(key);
   return found != object_.end() && !found->is_null();
+}
+
+std::vector<std::string> ConfigReader::unread() const {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : object_.items()) {
+    if (!read_.contains(key)) {
+      keys.push_back(key);
+    }
+  }
+  return keys;
 }
 
 void ConfigReader::problem(std::string_view key, std::string_view what) {
@@ -65,6 +76,7 @@ std::optional<int64_t> ConfigReader::optional_integer(
 }
 
 int64_t ConfigReader::integer(const char* key, int64_t fallback, int64_t least, int64_t most) {
+  read_.emplace(key);
   const auto found = object_.find(key);
   if (found == object_.end()) {
     return fallback;

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,6 +37,8 @@ class ConfigReader {
   void problem(std::string_view key, std::string_view what);
   std::vector<std::string>& problems() { return problems_; }
   const nlohmann::json& object() const { return object_; }
+  /// Returns the keys of the object that no function has read.
+  std::vector<std::string> unread() const;
 
  private:
   /// Returns the value. If it is not a number within the bounds, records a problem and returns
@@ -47,6 +51,7 @@ class ConfigReader {
   const nlohmann::json& object_;
   std::string where_;
   std::vector<std::string>& problems_;
+  mutable std::set<std::string, std::less<>> read_;
 };
 
 /// Formats a value as truncated JSON for error messages.

@@ -9,19 +9,41 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/json.h"
+#include "model/known_keys.h"
 
 namespace lockstep::model {
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-/// Keys that `lockstep generate` does not support, with the value that has no effect.
-constexpr std::pair<const char*, double> kUnsupported[] = {
-    {"repetition_penalty", 1},
-    {"no_repeat_ngram_size", 0},
-    {"num_beams", 1},
-    {"min_p", 0},
-    {"typical_p", 1}};
+/// Keys that are read.
+constexpr const char* kRead[] = {
+    "eos_token_id",
+    "do_sample",
+    "temperature",
+    "top_p",
+    "top_k",
+    "max_new_tokens",
+    "min_new_tokens"};
+
+/// Returns the keys whose values change the text in transformers, or whose effect is not known.
+std::vector<std::string> unsupported_keys(const nlohmann::json& settings) {
+  std::vector<std::string> unsupported;
+  const auto table = unsupported_generation_keys();
+  for (const auto& [key, value] : settings.items()) {
+    const std::string& name = key;
+    const auto found =
+        std::ranges::find_if(table, [&](const UnsupportedKey& row) { return name == row.key; });
+    const bool is_known =
+        std::ranges::any_of(kRead, [&](const char* read) { return name == read; }) ||
+        contains(harmless_generation_keys(), name) ||
+        (found != table.end() && value == nlohmann::json::parse(found->neutral));
+    if (!value.is_null() && !is_known) {
+      unsupported.push_back(name);
+    }
+  }
+  return unsupported;
+}
 
 /// The keys of one file.
 class SettingsFile {
@@ -61,7 +83,10 @@ class SettingsFile {
   }
   bool is_true(const char* key) const {
     const nlohmann::json* value = find(key);
-    return value != nullptr && value->is_boolean() && value->get<bool>();
+    if (value != nullptr && !value->is_boolean()) {
+      throw wrong(key, "true or false");
+    }
+    return value != nullptr && value->get<bool>();
   }
 
  private:
@@ -115,11 +140,7 @@ GenerationConfig read_generation_config(const std::filesystem::path& folder) {
   generation.top_k = keys.integer("top_k");
   generation.max_new_tokens = keys.integer("max_new_tokens");
   generation.min_new_tokens = keys.integer("min_new_tokens");
-  for (const auto& [key, neutral] : kUnsupported) {
-    if (keys.number(key).value_or(neutral) != neutral) {
-      generation.unsupported.emplace_back(key);
-    }
-  }
+  generation.unsupported = unsupported_keys(json);
   return generation;
 }
 

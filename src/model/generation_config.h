@@ -19,7 +19,7 @@ struct GenerationConfig {
   bool samples = false;                // do_sample; otherwise decoding is greedy
   std::optional<double> temperature, top_p;
   std::optional<int64_t> top_k, max_new_tokens, min_new_tokens;
-  std::vector<std::string> unsupported;  // keys that change the text in transformers
+  std::vector<std::string> unsupported;  // keys that may change the text in transformers
 };
 
 /// Reads the file of a folder. Throws Error (data) if it is invalid.

@@ -250,6 +250,11 @@ LoraConfig parse_lora_config(std::string_view text, std::string_view source) {
   if (const std::string type = reader.text("peft_type", "LORA"); type != "LORA") {
     reader.problem("peft_type", fmt::format("{} is not supported; only LORA is", type));
   }
+  for (const char* key : {"r", "lora_alpha", "lora_dropout", "bias"}) {
+    if (object.contains(key) && object.at(key).is_null()) {
+      reader.problem(key, "is null");
+    }
+  }
   config.r = reader.integer("r", config.r, 1, 1 << 30);
   config.lora_alpha = reader.number("lora_alpha", config.lora_alpha, 0, kMost);
   config.lora_dropout = reader.number("lora_dropout", 0, 0, 1 - 1e-9);

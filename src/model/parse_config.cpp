@@ -5,11 +5,13 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/first_rank.h"
 #include "base/format.h"
 #include "base/json.h"
 #include "base/nearest.h"
 #include "model/config_reader.h"
 #include "model/family.h"
+#include "model/known_keys.h"
 #include "model/model_config.h"
 #include "model/parse_rope.h"
 #include "model/parse_t5.h"
@@ -385,9 +387,9 @@ void throw_problems(std::string_view source, std::vector<std::string> problems) 
           "{} does not describe a valid model:\n  {}", source, fmt::join(problems, "\n  ")));
 }
 
-}  // namespace
-
-ModelConfig parse_model_config(std::string_view text, std::string_view source) {
+/// Parses a config.json. Adds keys to `unused` that have no effect for an unknown reason.
+ModelConfig parse(
+    std::string_view text, std::string_view source, std::vector<std::string>& unused) {
   const json object = parse_json(text, source);
   if (!object.is_object()) {
     throw Error(
@@ -415,11 +417,37 @@ ModelConfig parse_model_config(std::string_view text, std::string_view source) {
     throw_problems(source, std::move(problems));
   }
   config.json = std::string(text);
+  unused = reader.unread();
+  std::erase_if(
+      unused, [](const std::string& key) { return contains(harmless_config_keys(), key); });
   return config;
 }
 
+}  // namespace
+
+ModelConfig parse_model_config(std::string_view text, std::string_view source) {
+  std::vector<std::string> unused;
+  return parse(text, source, unused);
+}
+
+std::vector<std::string> unused_config_keys(std::string_view text, std::string_view source) {
+  std::vector<std::string> unused;
+  parse(text, source, unused);
+  return unused;
+}
+
 ModelConfig read_model_config(const std::filesystem::path& path) {
-  return parse_model_config(read_file(path, ErrorKind::kData, kLongestJson), path.string());
+  std::vector<std::string> unused;
+  ModelConfig config =
+      parse(read_file(path, ErrorKind::kData, kLongestJson), path.string(), unused);
+  if (!unused.empty()) {
+    warn_on_first_rank(fmt::format(
+        "{}: keys that {} does not use: {}",
+        path.string(),
+        family_name(config.family),
+        fmt::join(unused, ", ")));
+  }
+  return config;
 }
 
 }  // namespace lockstep::model

@@ -7,8 +7,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/first_rank.h"
 #include "base/format.h"
-#include "base/log.h"
 #include "base/nearest.h"
 
 namespace lockstep::model {
@@ -155,11 +155,11 @@ Rope parse_values(
       number("partial_rotary_factor", keys.partial_key, keys.partial_rotary_factor, 0, 1);
   if (rope.type == RopeType::kDefault && rope.partial_rotary_factor != 1 &&
       !reads_partial_factor(config.family)) {
-    log_warning(
+    warn_on_first_rank(fmt::format(
         "config.json: partial_rotary_factor {} is ignored, as in transformers, for {} with "
         "rope_type \"default\"",
         rope.partial_rotary_factor,
-        family_name(config.family));
+        family_name(config.family)));
     rope.partial_rotary_factor = 1;
   }
   const int64_t rotary_dim = config.rotary_dim(rope);

@@ -3,12 +3,15 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/first_rank.h"
 #include "base/format.h"
 #include "base/nearest.h"
+#include "model/folder_files.h"
 #include "objects/fetch.h"
 
 namespace lockstep::model {
@@ -170,6 +173,27 @@ bool find_weights(const fs::path& folder) {
   return false;
 }
 
+/// Warns of files that are not used and not known to be harmless.
+void report_files(const fs::path& folder) {
+  const std::vector<std::string> unknown = unknown_files(folder);
+  const auto is_of_adapter = [](const std::string& name) { return name.starts_with("adapter_"); };
+  if (std::ranges::any_of(unknown, is_of_adapter)) {
+    warn_on_first_rank(fmt::format(
+        "{} contains a model and an adapter (adapter_config.json, adapter_model.safetensors); "
+        "the adapter is applied only if it is named: --adapter {} (lora.adapter)",
+        folder.string(),
+        folder.string()));
+  }
+  std::vector<std::string> others;
+  std::ranges::remove_copy_if(unknown, std::back_inserter(others), is_of_adapter);
+  if (!others.empty()) {
+    warn_on_first_rank(fmt::format(
+        "{}: files that are neither used nor saved with the model: {}",
+        folder.string(),
+        fmt::join(others, ", ")));
+  }
+}
+
 ModelSource read_folder(ModelSource::Kind kind, const std::string& name, const fs::path& folder) {
   const fs::path file = folder / "config.json";
   if (!is_there(file)) {
@@ -185,6 +209,8 @@ ModelSource read_folder(ModelSource::Kind kind, const std::string& name, const f
   source.config = read_model_config(file);
   source.generation = read_generation_config(folder);
   source.has_weights = find_weights(folder);
+  source.kept = kept_files(folder);
+  report_files(folder);
   return source;
 }
 

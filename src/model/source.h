@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
 
 #include "base/hugging_face_cache.h"
@@ -19,6 +20,7 @@ struct ModelSource {
   bool has_weights = false;      // false: random initialization
   ModelConfig config;
   GenerationConfig generation;
+  std::map<std::string, std::string> kept;  // contents of kept files by name (folder_files.h)
 };
 
 /// Resolves `model.path`: a folder with config.json, a config.json, a Hub name in `hub_cache`

@@ -10,21 +10,10 @@
 
 #include "base/error.h"
 #include "base/format.h"
-#include "base/hash.h"
+#include "parallel/value_hash.h"
 
 namespace lockstep::parallel {
 namespace {
-
-/// Returns a hash that changes with any flipped bit. On a GPU the hash is a sum, which does not
-/// require a copy to the host.
-int64_t hash_of(const Tensor& values) {
-  if (values.is_cpu()) {
-    return static_cast<int64_t>(
-        hash_64({static_cast<const std::byte*>(values.const_data_ptr()), values.nbytes()}));
-  }
-  const auto words = values.element_size() % 4 == 0 ? at::kInt : at::kShort;
-  return values.view(words).sum(at::kLong).item<int64_t>();
-}
 
 /// Values that every rank of a group holds.
 struct Replica {
@@ -60,7 +49,7 @@ void compare(comm::Communicator& group, const std::vector<Replica>& replicas) {
   }
   std::vector<int64_t> mine;
   for (const Replica& replica : replicas) {
-    mine.push_back(hash_of(replica.values));
+    mine.push_back(hash_of_values(replica.values));
   }
   const auto device = replicas.front().values.device();
   const Tensor own = at::tensor(mine, at::kLong).to(device);

@@ -1,11 +1,14 @@
 // Implements the tokenizer: loads the stages of a tokenizer.json, encodes text and decodes ids.
 #include "text/tokenizer.h"
 
+#include <algorithm>
 #include <array>
 #include <cassert>
 #include <limits>
 #include <mutex>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -13,6 +16,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/hash.h"
+#include "base/nearest.h"
 #include "text/models/model_reader.h"
 #include "text/stages/added_tokens.h"
 #include "text/stages/decoder.h"
@@ -26,6 +30,30 @@ namespace {
 
 constexpr size_t kMaximumText = std::numeric_limits<int32_t>::max();
 constexpr size_t kPieceBatch = 128;
+
+/// Throws Error if a tokenizer.json has a section that Hugging Face's library does not have.
+void check_sections(const Field& field) {
+  static const std::vector<std::string> kSections = {
+      "version",
+      "truncation",
+      "padding",
+      "added_tokens",
+      "normalizer",
+      "pre_tokenizer",
+      "post_processor",
+      "decoder",
+      "model"};
+  if (!field.is_object()) {
+    return;
+  }
+  for (const auto& [name, value] : field.json().items()) {
+    if (std::find(kSections.begin(), kSections.end(), name) == kSections.end()) {
+      throw field.error(
+          fmt::format("has the unknown section \"{}\".{}", name, did_you_mean(name, kSections)),
+          "remove it, or correct its name");
+    }
+  }
+}
 
 AddedToken read_added_token(const Field& field) {
   AddedToken token;
@@ -90,6 +118,7 @@ struct Tokenizer::Parts {
 };
 
 void Tokenizer::Parts::read(const Field& field, std::optional<ModelTables> tables) {
+  check_sections(field);
   if (const std::string version = field.string_or("version", "1.0"); version != "1.0") {
     throw field.error(fmt::format("has version \"{}\"", version), "only version 1.0 is supported");
   }
@@ -239,7 +268,8 @@ std::shared_ptr<const Tokenizer> Tokenizer::parse(TokenizerFiles files) {
   parts->read_specials();
   Hasher hasher;
   for (const auto& [name, content] : parts->files.contents) {
-    if (name != "chat_template.jinja") {  // the chat template does not affect ids
+    // The chat template does not affect ids.
+    if (is_used_tokenizer_file(name) && name != "chat_template.jinja") {
       hasher.update_field(name);
       hasher.update_field(content);
     }

@@ -6,21 +6,25 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <span>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/first_rank.h"
 #include "base/format.h"
 #include "base/json.h"
 #include "text/models/fields.h"
+#include "text/tokenizer_conflicts.h"
 
 namespace lockstep::text {
 namespace {
 
 using json = nlohmann::json;
 
+/// Files that affect ids or the text of chats.
 constexpr std::array<const char*, 7> kFileNames{
     "tokenizer.json",
     "vocab.json",
@@ -29,6 +33,14 @@ constexpr std::array<const char*, 7> kFileNames{
     "special_tokens_map.json",
     "added_tokens.json",
     "chat_template.jinja"};
+/// Files that other programs read. They are copied with the tokenizer.
+constexpr std::array<const char*, 5> kKeptNames{
+    "tokenizer.model",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "vocab.txt",
+    "chat_template.json"};
+constexpr const char* kConfigName = "tokenizer_config.json";
 constexpr const char* kEndOfText = "<|endoftext|>";
 
 std::string place_of(const TokenizerFiles& files, const std::string& name) {
@@ -52,16 +64,15 @@ std::optional<std::string> token_name(const Field& field, std::string_view key) 
   return token->is_object() ? token->at("content").string() : token->string();
 }
 
-void read_names(const TokenizerFiles& files, const char* name, SpecialNames& names) {
+void read_names(const TokenizerFiles& files, const std::string& name, SpecialNames& names) {
   const std::optional<json> parsed = read_optional(files, name);
   if (!parsed) {
     return;
   }
   const Field field(*parsed, place_of(files, name) + ":");
   const auto fill = [&](std::optional<std::string>& slot, std::string_view key) {
-    if (!slot) {
-      slot = token_name(field, key);
-    }
+    const std::optional<std::string> token = token_name(field, key);  // checks its type
+    slot = slot ? slot : token;
   };
   fill(names.bos, "bos_token");
   fill(names.eos, "eos_token");
@@ -255,15 +266,17 @@ std::vector<json> tokens_beside(const TokenizerFiles& files) {
   const auto as_field = [&](const json& value, const std::string& name) {
     return Field(value, place_of(files, name) + ":");
   };
-  const json config_json = read("tokenizer_config.json");
-  const json map_json = read("special_tokens_map.json");
-  const Field config = as_field(config_json, "tokenizer_config.json");
-  const Field map = as_field(map_json, "special_tokens_map.json");
+  std::map<std::string, json> contents;  // alive while fields refer to them
+  std::vector<Field> sources;
+  for (const std::string& name : special_token_files(files)) {
+    sources.push_back(as_field(contents[name] = read(name), name));
+  }
+  const Field& config = sources.back();  // tokenizer_config.json
   const auto is_token = [](const Field& value) { return value.is_string() || value.is_object(); };
   std::vector<json> named, further;
   for (const char* name : kNames) {
-    for (const Field* file : {&config, &map}) {
-      if (const std::optional<Field> token = file->find(name); token && is_token(*token)) {
+    for (const Field& file : sources) {
+      if (const std::optional<Field> token = file.find(name); token && is_token(*token)) {
         named.push_back(to_added_token(*token, true));
         break;
       }
@@ -274,9 +287,9 @@ std::vector<json> tokens_beside(const TokenizerFiles& files) {
       further.push_back(to_added_token(token, true));
     }
   };
-  for (const Field* file : {&config, &map}) {
+  for (const Field& file : sources) {
     for (const char* name : {"additional_special_tokens", "extra_special_tokens"}) {
-      const std::optional<Field> tokens = file->find(name);
+      const std::optional<Field> tokens = file.find(name);
       if (tokens && tokens->is_object()) {
         tokens->each([&](const std::string&, const Field& token) { add_further(token); });
       } else if (tokens && tokens->json().is_array()) {
@@ -300,11 +313,22 @@ std::vector<json> tokens_beside(const TokenizerFiles& files) {
   }
   std::vector<json> tokens;
   for (auto& [id, token] : by_id) {
+    token["id"] = id;
     tokens.push_back(std::move(token));
   }
   tokens.insert(tokens.end(), named.begin(), named.end());
   tokens.insert(tokens.end(), further.begin(), further.end());
   return tokens;
+}
+
+void report_conflicts(const TokenizerFiles& files, const json& tokenizer) {
+  const json config = read_optional(files, kConfigName).value_or(json());
+  if (const auto conflicts = conflicts_of(config, tokenizer); !conflicts.empty()) {
+    warn_on_first_rank(fmt::format(
+        "{}: {}; tokenizer.json is used, transformers 5 may encode otherwise",
+        place_of(files, kConfigName),
+        fmt::join(conflicts, "; ")));
+  }
 }
 
 /// Returns the tokens and ids of the model's vocabulary.
@@ -336,6 +360,7 @@ TokenIds vocabulary_of(const TokenizerDescription& description, const Field& who
 /// assigns: the id in the vocabulary, otherwise the next free id.
 TokenizerDescription with_tokens_beside(
     TokenizerDescription description, const TokenizerFiles& files) {
+  report_conflicts(files, *description.json);
   const Field whole(*description.json, place_of(files, "tokenizer.json") + ":");
   std::set<std::string> known{""};
   json added = json::array();
@@ -361,9 +386,19 @@ TokenizerDescription with_tokens_beside(
       vocabulary = vocabulary_of(description, whole);
     }
     const auto size = static_cast<int64_t>(vocabulary->size());
+    const auto declared = token["id"].get<int64_t>();
     token["id"] = find_token(*vocabulary, token["content"].get<std::string>())
                       .value_or(highest >= size ? highest + 1 : size);
     highest = std::max(highest, token["id"].get<int64_t>());
+    if (declared >= 0 && declared != token["id"]) {
+      warn_on_first_rank(fmt::format(
+          "{}: the added token {} has the id {} in the tokenizer, not {} (added_tokens_decoder, "
+          "added_tokens.json)",
+          files.place,
+          token["content"].dump(),
+          token["id"].get<int64_t>(),
+          declared));
+    }
     added.push_back(std::move(token));
   }
   if (added.size() == before) {
@@ -377,17 +412,24 @@ TokenizerDescription with_tokens_beside(
 
 }  // namespace
 
-bool is_tokenizer_file(std::string_view name) {
+bool is_used_tokenizer_file(std::string_view name) {
   return std::ranges::find(kFileNames, name) != kFileNames.end();
+}
+
+bool is_tokenizer_file(std::string_view name) {
+  return is_used_tokenizer_file(name) || std::ranges::find(kKeptNames, name) != kKeptNames.end();
 }
 
 TokenizerFiles read_tokenizer_files(const std::filesystem::path& folder_or_file) {
   const bool is_folder = std::filesystem::is_directory(folder_or_file);
   const std::filesystem::path folder = is_folder ? folder_or_file : folder_or_file.parent_path();
   TokenizerFiles files{folder.string(), {}};
-  for (const char* name : kFileNames) {
-    if (std::filesystem::is_regular_file(folder / name)) {
-      files.contents[name] = read_file(folder / name, ErrorKind::kData, kLongestJsonTable);
+  for (const std::span<const char* const> names :
+       {std::span<const char* const>(kFileNames), std::span<const char* const>(kKeptNames)}) {
+    for (const char* name : names) {
+      if (std::filesystem::is_regular_file(folder / name)) {
+        files.contents[name] = read_file(folder / name, ErrorKind::kData, kLongestJsonTable);
+      }
     }
   }
   if (!is_folder) {
@@ -408,10 +450,18 @@ TokenizerFiles read_tokenizer_files(const std::filesystem::path& folder_or_file)
   return files;
 }
 
+std::vector<std::string> special_token_files(const TokenizerFiles& files) {
+  const std::optional<json> config = read_optional(files, kConfigName);
+  const bool is_only = config && config->is_object() && config->contains("added_tokens_decoder");
+  return is_only ? std::vector<std::string>{kConfigName}
+                 : std::vector<std::string>{"special_tokens_map.json", kConfigName};
+}
+
 SpecialNames read_special_names(const TokenizerFiles& files) {
   SpecialNames names;
-  read_names(files, "tokenizer_config.json", names);
-  read_names(files, "special_tokens_map.json", names);
+  for (const std::string& name : special_token_files(files)) {
+    read_names(files, name, names);
+  }
   return names;
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -19,11 +20,18 @@ struct SpecialNames {
   std::optional<std::string> bos, eos, pad, unk, mask;
 };
 
-/// True for the names of the files that a tokenizer consists of.
+/// True for the names of files that affect ids or the text of chats.
+bool is_used_tokenizer_file(std::string_view name);
+/// True for the names of files that are saved with a tokenizer: those that are used, and those that
+/// only other programs read.
 bool is_tokenizer_file(std::string_view name);
 /// Reads the available files. Throws Error that lists the expected files if there is no tokenizer.
 TokenizerFiles read_tokenizer_files(const std::filesystem::path& folder_or_file);
-/// Reads the names in tokenizer_config.json and, for missing ones, special_tokens_map.json.
+/// Returns the files whose special tokens are used, in the order of precedence: as in transformers,
+/// special_tokens_map.json precedes tokenizer_config.json, unless the latter has an
+/// added_tokens_decoder; then it is the only one.
+std::vector<std::string> special_token_files(const TokenizerFiles& files);
+/// Reads the names of the special tokens. The first file that has a name applies.
 SpecialNames read_special_names(const TokenizerFiles& files);
 /// Contents of a tokenizer.json. If `tables` is set, the model's tables were parsed separately and
 /// are not in `json`.

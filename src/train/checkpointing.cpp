@@ -321,6 +321,7 @@ checkpoint::SmallFiles model_files(const Job& job) {
   if (job.adapters == nullptr) {
     files = model_folder_files(
         config, compute_type(job.config.training), job.tokenizer.get(), job.source.generation);
+    files.insert(job.source.kept.begin(), job.source.kept.end());
   } else {
     files = job.tokenizer->files();
     if (!job.source.generation.text.empty()) {

@@ -121,7 +121,8 @@ MergedModel merge_adapter(
     const std::optional<AdapterRequest>& adapter,
     std::optional<at::ScalarType> type) {
   const MergedWeights weights(base, adapter);
-  MergedModel result{weights.config(), type.value_or(stored_type(base)), {}, weights.generation()};
+  MergedModel result{
+      weights.config(), type.value_or(stored_type(base)), {}, weights.generation(), base.kept};
   for (const model::LayerSpec& layer : model::describe(result.config)) {
     for (const model::ParameterSpec& parameter : layer.parameters) {
       const at::Tensor values = weights.values(layer, parameter).to(result.type);
@@ -182,11 +183,10 @@ void save_merged(
     const MergedModel& model,
     const text::Tokenizer* tokenizer) {
   comm::Communicator alone = comm::Communicator::alone();
-  checkpoint::save_model(
-      folder,
-      model.weights,
-      model_folder_files(model.config, model.type, tokenizer, model.generation),
-      alone);
+  checkpoint::SmallFiles files =
+      model_folder_files(model.config, model.type, tokenizer, model.generation);
+  files.insert(model.kept.begin(), model.kept.end());
+  checkpoint::save_model(folder, model.weights, files, alone);
 }
 
 }  // namespace lockstep::train

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "checkpoint/pieces.h"
@@ -40,6 +42,7 @@ struct MergedModel {
   at::ScalarType type = at::kFloat;
   std::vector<checkpoint::Piece> weights;  // file group "model", whole tensors on the CPU
   model::GenerationConfig generation = {};
+  std::map<std::string, std::string> kept = {};  // other files of the base's folder
 };
 
 /// Returns all merged weights, rounded once to `type`, by default the type of the base weights.

@@ -14,9 +14,12 @@
 #include "model/description.h"
 #include "monitor/progress.h"
 #include "plan/from_config/float8.h"
+#include "train/checkpointing.h"
+#include "train/plan.h"
 #include "train/tasks/preference.h"
 #include "train/weights/adapters.h"
 #include "train/weights/float8.h"
+#include "train/weights/model_loading.h"
 
 namespace lockstep::train {
 namespace {
@@ -185,6 +188,11 @@ void print_beginning(const Job& job, const RankContext& rank_context) {
       job.source.name,
       model::family_name(model.family),
       parameters_text(job));
+  const at::ScalarType type = compute_type(training);
+  if (const auto stored = type_of_most_weights(job.source);
+      stored && *stored != type && !model.quantization) {
+    log_info("weights: stored in {}, computed in {}", type_name(*stored), type_name(type));
+  }
   log_info("task: {}", task_line(job.config, job.task));
   log_info(
       "plan: {} on {}; {}",

@@ -25,9 +25,11 @@
 #include "monitor/memory.h"
 #include "monitor/trackers.h"
 #include "parallel/memory_account.h"
+#include "train/checkpointing.h"
 #include "train/machine/out_of_memory.h"
 #include "train/run_identity.h"
 #include "train/run_lines.h"
+#include "train/weights/model_loading.h"
 
 namespace lockstep::train {
 namespace {
@@ -61,12 +63,18 @@ nlohmann::ordered_json origins_json(const config::Origins& origins) {
 }  // namespace
 
 void record_beginning(Job& job, const RankContext& rank_context, const config::Origins& origins) {
+  using Json = nlohmann::ordered_json;
   if (job.monitor == nullptr) {
     return;
   }
+  const auto stored = type_of_most_weights(job.source);
+  const auto end = job.tokenizer->eos();
   job.monitor->event(
       "began",
       {{"model", job.source.name},
+       {"initial_weights", job.source.has_weights ? "stored" : "random"},
+       {"stored_type", stored ? Json(type_name(*stored)) : Json()},
+       {"end_of_text", end ? Json(job.tokenizer->token(*end).value_or("")) : Json()},
        {"parameters", model::parameter_count(job.model->model().config())},
        {"precision", precision_text(job.config)},
        {"ranks", rank_context.size()},

@@ -31,6 +31,7 @@
 #include "train/committed_saves.h"
 #include "train/evaluate.h"
 #include "train/evaluation_line.h"
+#include "train/first_update.h"
 #include "train/histograms.h"
 #include "train/in_memory_steps.h"
 #include "train/interruption.h"
@@ -197,6 +198,7 @@ class Trainer {
   RankTimes rank_times_;
   Histograms histograms_;
   StepGuard guard_;
+  FirstUpdate first_update_;
   GuardedStep guarded_;  // last step, unless it was a CUDA graph
   StopSignal stop_;
   SaveSignals& save_signals_;
@@ -341,9 +343,8 @@ int Trainer::one_step() {
   if (job_.answer_reference != nullptr) {
     job_.answer_reference->refer_step(inputs, batch.micro_batches);
   }
-  for (nn::ForwardInputs& rows : inputs) {
-    rows = to_device(rows, rank_context_.device);
-  }
+  std::ranges::for_each(inputs, [&](auto& rows) { rows = to_device(rows, rank_context_.device); });
+  first_update_.begin(job_, job_.schedule->learning_rate(job_.progress.step));
   in_context(fmt::format("training step {}", job_.progress.step + 1), [&] {
     try {
       compute(inputs, trace ? &*trace : nullptr);
@@ -384,6 +385,7 @@ int Trainer::one_step() {
   }
   histograms_.tell();
   report_gradient(job_, result_);
+  first_update_.end(job_, result_, learning_rate_, rank_context_);
   tell_of_repeat(job_, guarded_);
   tell_of_spike(job_, spike);
   log_memory(job_, rank_context_);
@@ -393,8 +395,7 @@ int Trainer::one_step() {
   if (asked == Asked::kNothing && (evaluates || counts.acts.evaluate)) {
     asked = evaluate_now(/*trains=*/evaluates);
   }
-  progress.owes_evaluation = evaluates && asked != Asked::kNothing;
-  const bool owes = progress.owes_evaluation;
+  const bool owes = progress.owes_evaluation = evaluates && asked != Asked::kNothing;
   if (epoch_ends && !owes) {
     end_epoch(job_, evaluates);
   }

@@ -170,6 +170,7 @@ Measured measure_unlearning(
                       ? at::kBFloat16
                       : stored_type(model.source);
   request.tokenizer_size = tokenizer->vocabulary_size();
+  request.is_evaluation = true;
   request.adapter = model.adapter;
   const parallel::ShardedModel sharded =
       parallel::make_sharded_model(model_spec(model.source, request), {}, axes);

@@ -126,6 +126,106 @@ class NothingSilent(ProgramTest):
         result = self.run_fails(6, "eval", "--model", "nan", "--data", "corpus/test.txt", "data.sequence_length=32")
         self.assertIn("the loss is nan", result.err)
 
+    def test_a_single_tensor_of_another_type_does_not_change_the_computation(self):
+        losses_found = []
+        for kind in ("F32", "BF16"):
+            folder = self.copy(f"rounded-{kind}")
+            tensors = read_tensors(folder / "model.safetensors")
+            name, (_, shape, data) = next((n, t) for n, t in tensors.items() if n.endswith("ln_f.weight"))
+            halves = [data[at + 2:at + 4] for at in range(0, len(data), 4)]  # the upper half of a float32 is a bfloat16
+            tensors[name] = (kind, shape, b"".join(half if kind == "BF16" else b"\0\0" + half for half in halves))
+            write_tensors(folder / "model.safetensors", tensors)
+            losses_found.append(self.evaluate(folder.name)["eval_loss"])
+        self.assertEqual(*losses_found)
+
+    def test_only_training_starts_a_classifier_randomly(self):
+        rows = [{"text": f"It is {word}.", "label": label} for word, label in (("light", "a"), ("dark", "b"), ("both", "c"))] * 2
+        self.run_ok(*self.train_on(self.write("classes.jsonl", rows), "classes", "task.type=sequence_classification"))
+        predict = ["predict", "--model", "classes", "--text", "It is light."]
+        config = self.folder / "classes" / "config.json"
+        weights = self.folder / "classes" / "model.safetensors"
+        whole, tensors = json.loads(config.read_text()), read_tensors(weights)
+        self.assertEqual(len(json.loads(self.run_ok(*predict).out)["probabilities"]), 3)
+        config.write_text(json.dumps({**whole, "id2label": {"0": "a", "1": "b"}, "label2id": {"a": 0, "b": 1}}))
+        self.assertIn("score.weight", self.run_fails(4, *predict).err)
+        config.write_text(json.dumps(whole))
+        write_tensors(weights, {name: tensor for name, tensor in tensors.items() if name != "score.weight"})
+        self.assertIn("score.weight", self.run_fails(4, *predict).err)
+        dtype, shape, data = tensors["score.weight"]
+        write_tensors(weights, {**tensors, "score.weight": (dtype, shape, struct.pack("<f", math.nan) * (len(data) // 4))})
+        self.assertIn("scores are NaN", self.run_fails(6, *predict).err)
+
+    def test_keys_and_files_that_are_not_used_are_listed(self):
+        folder = self.copy("noted")
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**config, "n_hed": 4, "use_cache": False, "summary_type": "x"}))
+        (folder / "adapter_config.json").write_text("{}")
+        (folder / "quantize_config.json").write_text("{}")
+        (folder / "README.md").write_text("# A model\n")
+        told = self.run_ok("eval", "--model", "noted", "--data", "corpus/test.txt", "data.sequence_length=32").err
+        self.assertIn("config.json: keys that gpt2 does not use: n_hed\n", told)
+        self.assertIn("noted: files that are neither used nor saved with the model: quantize_config.json\n", told)
+        self.assertIn("the adapter is applied only if it is named: --adapter noted", told)
+        told = self.run_ok("eval", "--model", "trained", "--data", "corpus/test.txt", "data.sequence_length=32").err
+        self.assertNotIn("used", told)
+
+    def test_generation_settings_without_support_are_listed(self):
+        folder = self.copy("settings")
+        (folder / "generation_config.json").write_text(json.dumps({
+            "suppress_tokens": [1], "stop_strings": None, "repetition_penalty": 1.0, "use_cache": True, "new_setting": 3}))
+        told = self.run_ok("generate", "--model", "settings", "--prompt", "a", "--max-new-tokens", 1, "--device-map", "cpu").err
+        self.assertIn("not supported: new_setting, suppress_tokens\n", told)
+
+    def test_other_files_of_a_folder_are_saved_unchanged(self):
+        folder = self.copy("complete")
+        others = {"preprocessor_config.json": '{"size": 3}', "processor_config.json": "{ }", "tokenizer.model": "pieces", "LICENSE": "terms",
+                  "modeling_own.py": "raise SystemExit", "chat_template.json": '{"chat_template": "x"}', "chat_template.jinja": "{{ messages }}",
+                  "generation_config.json": '{"eos_token_id": [0, 3],  "new_setting": 3}', "special_tokens_map.json": '{ "eos_token": "<|endoftext|>" }'}
+        for name, text in others.items():
+            (folder / name).write_text(text)
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**config, "own_key": {"a": [1, None]}, "auto_map": {"AutoModel": "modeling_own.Own"}}))
+        self.run_ok(*self.train_on("corpus/train.txt", "complete-run", "model.path=complete"))
+        self.run_ok("export", "--model", "complete", "--output", "complete-export", "--dtype", "bfloat16")
+        for saved in ("complete-run", "complete-run/checkpoint-2", "complete-export"):
+            for name in (*others, "tokenizer.json", "tokenizer_config.json"):
+                self.assertEqual((self.folder / saved / name).read_bytes(), (folder / name).read_bytes(), f"{saved}: {name}")
+            kept = json.loads((self.folder / saved / "config.json").read_text())
+            for key, value in json.loads((folder / "config.json").read_text()).items():
+                if key not in ("dtype", "torch_dtype"):
+                    self.assertEqual(kept[key], value, f"{saved}: {key}")
+
+    def test_special_tokens_have_the_precedence_of_transformers(self):
+        folder = self.copy("named")
+        (folder / "chat_template.jinja").write_text("{{ eos_token }}{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}")
+        settings = json.loads((folder / "tokenizer_config.json").read_text()) | {"eos_token": "one"}
+        (folder / "special_tokens_map.json").write_text('{"eos_token": "two"}')
+        chat = self.write("named.jsonl", [{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}])
+        for more, first in (({}, "two"), ({"added_tokens_decoder": {}}, "one")):
+            (folder / "tokenizer_config.json").write_text(json.dumps({**settings, **more}))
+            shown = self.run_ok("data", "show", "tokenizer.path=named", f"data.train={chat}", "data.prompt=chat", "data.sequence_length=32").out
+            self.assertIn(f"\n{first}", shown)
+
+    def test_unknown_sections_of_a_tokenizer_are_refused(self):
+        folder = self.copy("misspelled")
+        whole = json.loads((folder / "tokenizer.json").read_text())
+        whole["pretokenizer"] = whole.pop("pre_tokenizer")
+        (folder / "tokenizer.json").write_text(json.dumps(whole))
+        (self.folder / "line.txt").write_text("a")
+        error = self.run_fails(4, "tokenize", "--model", "misspelled", "line.txt").err
+        self.assertIn('the unknown section "pretokenizer". Did you mean \'pre_tokenizer\'?', error)
+
+    # ---- updates
+
+    def test_a_first_update_that_changes_nothing_is_reported(self):
+        told = self.run_ok(*self.train_on("corpus/train.txt", "unchanged", "learning_rate=1e-50")).err
+        self.assertEqual(told.count("changed no weight"), 1)
+        self.assertIn("step 1 changed no weight: at a learning rate of 1e-50", told)
+        events = [json.loads(line) for line in (self.folder / "unchanged" / "events.jsonl").read_text().splitlines()]
+        self.assertEqual([event["step"] for event in events if event["event"] == "unchanged weights"], [1])
+        for more in (("learning_rate=1e-3", "bf16=true"), ("learning_rate=1e-4", "lr_scheduler_type=linear", "warmup_steps=1"), ("learning_rate=1e-3", "optim=sgd")):
+            self.assertNotIn("changed no weight", self.run_ok(*self.train_on("corpus/train.txt", "changed", "overwrite_output_dir=true", *more)).err)
+
     # ---- rows
 
     def learned_text(self, row, template="chatml.jinja"):

@@ -58,8 +58,10 @@ void parse_qwen2_moe_windows(ConfigReader& reader, ModelConfig& config) {
   const int64_t last = reader.integer("max_window_layers", 28, 0, int64_t{1} << 31);
   const auto types = parse_layer_types(reader, config);
   const char* key = "sliding_window";
+  // transformers writes 0 if there are no windows.
+  const int64_t least = may_slide ? 1 : 0;
   const int64_t window = reader.object().contains(key)
-                             ? reader.optional_integer(key, 1, int64_t{1} << 31).value_or(0)
+                             ? reader.optional_integer(key, least, int64_t{1} << 31).value_or(0)
                              : 4096;
   config.sliding_windows.assign(static_cast<size_t>(config.layers), 0);
   for (int64_t layer = 0; layer < config.layers; ++layer) {

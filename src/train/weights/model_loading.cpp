@@ -2,15 +2,19 @@
 #include "train/weights/model_loading.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <vector>
 
 #include <ATen/ops/empty.h>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/first_rank.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
@@ -113,8 +117,10 @@ class FolderWeights {
       has_further_layers = has_further_layers || is_further;
       const bool is_known = is_further || is_of_other_head(extra, source.config, wanted);
       if (!is_known && (!packed || !packed->owns(extra)) && !experts_->owns(extra)) {
-        log_warning(
-            "{} contains a tensor that the model does not have: {}", source.folder.string(), extra);
+        warn_on_first_rank(fmt::format(
+            "{} contains a tensor that the model does not have: {}",
+            source.folder.string(),
+            extra));
       }
     }
     if (has_further_layers) {
@@ -147,6 +153,22 @@ class FolderWeights {
         if (!is_stored(layer.weight())) {
           log_warning("{} contains no {}: it is initialized randomly", source.name, layer.prefix);
         }
+      }
+    }
+  }
+
+  /// Throws Error (data) if a parameter is neither stored in the folder nor in `others`.
+  void require_all(const std::string& place, const std::set<std::string>& others) const {
+    for (const auto& [name, spec] : wanted_) {
+      if (!is_stored(spec) && !others.contains(name)) {
+        throw Error(
+            ErrorKind::kData,
+            fmt::format(
+                "{} contains no {} of shape [{}], and only training initializes weights randomly",
+                place,
+                name,
+                fmt::join(spec.shape, ", ")),
+            "use a folder of the whole model, and its own config.json");
       }
     }
   }
@@ -209,15 +231,24 @@ class FolderWeights {
   std::map<std::string, model::ParameterSpec> wanted_;
 };
 
-/// Returns the fill of the model's parameters, without adapters.
+/// Returns the fill of the model's parameters, without adapters. If the weights are only evaluated,
+/// every parameter must be stored in the folder, except those in `of_adapter`.
 parallel::ModelSpec::Fill fill_of(
-    const model::ModelSource& source, const model::ModelConfig& config, uint64_t seed) {
+    const model::ModelSource& source,
+    const model::ModelConfig& config,
+    const ModelRequest& request,
+    const std::set<std::string>& of_adapter) {
   if (!source.has_weights) {
-    return parallel::fill_at_random(config, seed);
+    return parallel::fill_at_random(config, request.seed);
   }
   const std::string what = fmt::format("loading the weights of {}", source.folder.string());
-  const auto weights =
-      in_context(what, [&] { return std::make_shared<const FolderWeights>(source, config, seed); });
+  const auto weights = in_context(what, [&] {
+    auto opened = std::make_shared<const FolderWeights>(source, config, request.seed);
+    if (request.is_evaluation) {
+      opened->require_all(source.folder.string(), of_adapter);
+    }
+    return opened;
+  });
   return [weights, what](
              const std::string& name,
              const parallel::ShardedParameter& parameter,
@@ -333,13 +364,15 @@ parallel::ModelSpec model_spec(const model::ModelSource& source, const ModelRequ
   }
   spec.config = model::with_head(std::move(spec.config), request.task.head);
   spec.objective = request.task.objective;
-  spec.fill = fill_of(source, spec.config, request.seed);
-  std::set<std::string> trained;
+  std::optional<model::Adapters> adapters;
   if (request.adapter) {
-    model::Adapters adapters = find_adapters(*request.adapter, spec.config);
-    check_taken_base(adapters.config, source);
-    spec.fill = with_initial_factors(adapters, spec.config, std::move(spec.fill), request.seed);
-    trained = std::move(adapters.trained);
+    adapters = find_adapters(*request.adapter, spec.config);
+    check_taken_base(adapters->config, source);
+  }
+  const std::set<std::string> trained = adapters ? adapters->trained : std::set<std::string>();
+  spec.fill = fill_of(source, spec.config, request, trained);
+  if (adapters) {
+    spec.fill = with_initial_factors(*adapters, spec.config, std::move(spec.fill), request.seed);
   }
   request_packing(spec, request.quantization, source, trained);
   if (request.adapter) {
@@ -369,6 +402,13 @@ at::ScalarType stored_type(const model::ModelSource& source) {
   if (!source.has_weights) {
     return at::kFloat;
   }
+  // Packed weights and single tensors may have another type than the model.
+  const nlohmann::json config = nlohmann::json::parse(source.config.json);
+  for (const char* key : {"dtype", "torch_dtype"}) {
+    if (config.contains(key) && config.at(key) == "float32") {
+      return at::kFloat;
+    }
+  }
   const checkpoint::ModelFolder folder(source.folder);
   for (const std::string& name : folder.files().names()) {
     const auto type = checkpoint::scalar_type(folder.files().tensor(name).dtype);
@@ -377,6 +417,25 @@ at::ScalarType stored_type(const model::ModelSource& source) {
     }
   }
   return at::kFloat;
+}
+
+std::optional<at::ScalarType> type_of_most_weights(const model::ModelSource& source) {
+  if (!source.has_weights || source.config.quantization) {
+    return std::nullopt;
+  }
+  const checkpoint::ModelFolder folder(source.folder);
+  std::map<at::ScalarType, int64_t> elements;
+  for (const std::string& name : folder.files().names()) {
+    const checkpoint::TensorEntry& entry = folder.files().tensor(name);
+    const auto type = checkpoint::scalar_type(entry.dtype);
+    if (type && at::isFloatingType(*type)) {
+      elements[*type] +=
+          std::accumulate(entry.shape.begin(), entry.shape.end(), int64_t{1}, std::multiplies<>());
+    }
+  }
+  const auto most =
+      std::ranges::max_element(elements, {}, [](const auto& counted) { return counted.second; });
+  return most == elements.end() ? std::nullopt : std::optional(most->first);
 }
 
 }  // namespace lockstep::train

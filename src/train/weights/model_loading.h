@@ -32,6 +32,7 @@ struct ModelRequest {
   std::optional<model::Quantization> quantization;
   std::optional<model::Float8> float8;  // float8 matrix products
   objective::Task task = {};            // a head missing in the folder is drawn at random
+  bool is_evaluation = false;           // a parameter missing in the folder is an error
 };
 
 /// Sets the begin- and end-of-text tokens of a preset to those of its tokenizer, if any.
@@ -49,8 +50,12 @@ parallel::ModelSpec model_spec(const model::ModelSource& source, const ModelRequ
 std::unique_ptr<nn::LanguageModel> load_model(
     const model::ModelSource& source, const ModelRequest& request);
 
-/// Returns the type of the weights in the folder's files ("BF16" -> bfloat16). Returns float32 if
-/// there are no weights or if they have another type.
+/// Returns bfloat16 if the folder contains bfloat16 tensors, unless its config.json names float32
+/// as the type. Otherwise returns float32.
 at::ScalarType stored_type(const model::ModelSource& source);
+
+/// Returns the type of most elements in the folder's files, or nullopt if there are no weights or
+/// they are packed.
+std::optional<at::ScalarType> type_of_most_weights(const model::ModelSource& source);
 
 }  // namespace lockstep::train
