@@ -131,23 +131,33 @@ void check_is_no_run(const fs::path& folder) {
   }
 }
 
+bool Rotation::removes(bool whole, bool is_kept) {
+  const bool is_newest = whole && !has_newest_;
+  has_newest_ = has_newest_ || whole;
+  if (is_kept || !has_newest_) {
+    return false;
+  }
+  if (is_newest || (whole && kept_ < limit_)) {
+    ++kept_;
+    return false;
+  }
+  return true;
+}
+
 void rotate_checkpoints(
     const fs::path& output_dir, int64_t limit, std::span<const fs::path> keep, Disk& disk) {
-  int64_t kept = 0;  // number of the newest checkpoints whose files all have their full size
-  for (const ListedCheckpoint& checkpoint : list_checkpoints(output_dir)) {
-    if (checkpoint.sequence < 0) {
-      continue;
-    }
-    const auto is_this = [&](const fs::path& path) {
+  std::vector<ListedCheckpoint> listed = list_checkpoints(output_dir);
+  std::erase_if(listed, [](const ListedCheckpoint& checkpoint) { return checkpoint.sequence < 0; });
+  const auto is_kept = [&](const ListedCheckpoint& checkpoint) {
+    return std::ranges::any_of(keep, [&](const fs::path& path) {
       return path.lexically_normal() == checkpoint.folder.lexically_normal();
-    };
+    });
+  };
+  Rotation rotation(limit, std::ranges::count_if(listed, is_kept));
+  for (const ListedCheckpoint& checkpoint : listed) {
     try {
       const bool whole = size_problems(checkpoint.folder, read_manifest(checkpoint.folder)).empty();
-      if (whole && kept < std::max<int64_t>(limit, 1)) {
-        ++kept;
-        continue;
-      }
-      if (kept == 0 || std::any_of(keep.begin(), keep.end(), is_this)) {
+      if (!rotation.removes(whole, is_kept(checkpoint))) {
         continue;
       }
       // Rename first, so that there is no partial checkpoint under a valid name if the removal is

@@ -36,15 +36,29 @@ std::vector<ListedCheckpoint> list_checkpoints(const std::filesystem::path& outp
 /// Throws Error (checkpoint) if the folder is missing or is the output folder of a run.
 void check_is_no_run(const std::filesystem::path& folder);
 
-/// Removes the oldest committed checkpoints until at most `limit` remain, but at least one. Never
-/// removes the newest checkpoint whose files all have their full size, the checkpoints in `keep`
-/// (the best one), or folders that are not Lockstep checkpoints. If a removal fails, logs a
-/// warning. Called on one rank after a save.
+/// Removes the oldest committed checkpoints until at most `limit` remain. Never removes the newest
+/// checkpoint whose files all have their full size, the checkpoints in `keep` (the best one; it
+/// counts within the limit), or folders that are not Lockstep checkpoints. If a removal fails, logs
+/// a warning. Called on one rank after a save.
 void rotate_checkpoints(
     const std::filesystem::path& output_dir,
     int64_t limit,
     std::span<const std::filesystem::path> keep = {},
     Disk& disk = system_disk());
+
+/// Decides which checkpoints a rotation removes. It is asked for each checkpoint, newest first.
+class Rotation {
+ public:
+  /// `kept` is the number of listed checkpoints that are kept whatever their age.
+  Rotation(int64_t limit, int64_t kept) : limit_(limit), kept_(kept) {}
+  /// `whole`: all files have their full size. `is_kept`: the checkpoint is one of those that are
+  /// kept whatever their age.
+  bool removes(bool whole, bool is_kept);
+
+ private:
+  int64_t limit_, kept_;
+  bool has_newest_ = false;  // the newest whole checkpoint has been seen
+};
 
 /// Returns the folder to which checkpoint-<step> is written: checkpoint-<step>.TOKEN.saving.
 std::filesystem::path saving_folder(

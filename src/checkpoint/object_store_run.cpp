@@ -394,8 +394,12 @@ void ObjectStoreRun::rotate(std::optional<int64_t> limit, std::span<const int64_
     for (const objects::Object& object : state.objects) {
       sizes[object.key] = object.size;
     }
-    int64_t kept = 0;  // number of the newest checkpoints whose files all have their full size
-    for (const ObjectStoreCheckpoint& each : state.committed()) {
+    const auto committed = state.committed();
+    const auto is_kept = [&](const ObjectStoreCheckpoint& each) {
+      return std::ranges::find(keep_steps, each.step) != keep_steps.end();
+    };
+    Rotation rotation(*limit, std::ranges::count_if(committed, is_kept));
+    for (const ObjectStoreCheckpoint& each : committed) {
       const Location files = each.place(place_);
       const Manifest manifest = parse_manifest(each.manifest, files.text());
       const bool whole =
@@ -403,9 +407,7 @@ void ObjectStoreRun::rotate(std::optional<int64_t> limit, std::span<const int64_
             const auto found = sizes.find(files.below(file.first).key);
             return found != sizes.end() && found->second == file.second.size;
           });
-      if (whole && kept < std::max<int64_t>(*limit, 1)) {
-        ++kept;
-      } else if (kept > 0 && std::ranges::find(keep_steps, each.step) == keep_steps.end()) {
+      if (rotation.removes(whole, is_kept(each))) {
         remove(each);
       }
     }

@@ -1,4 +1,4 @@
-// `lockstep eval` for language models and classifiers.
+// `lockstep eval` for language models, reward models, preferences and classifiers.
 #include "cli/eval.h"
 
 #include <optional>
@@ -22,6 +22,7 @@
 #include "train/checkpointing.h"
 #include "train/evaluate.h"
 #include "train/plan.h"
+#include "train/tasks/preference.h"
 #include "train/tasks/unlearning.h"
 #include "train/weights/adapter_folder.h"
 #include "train/weights/model_loading.h"
@@ -171,6 +172,41 @@ int evaluate_classifier(const config::Resolution& resolution, train::RankContext
   return 0;
 }
 
+/// Opens the answers of data.validation. `model` is that of the folder and its adapter. Throws
+/// Error (config) if the objective compares with the model at the start of training, which is in no
+/// model folder.
+train::Datasets open_answers(
+    const config::Config& config,
+    const model::ModelConfig& model,
+    const std::shared_ptr<const text::Tokenizer>& tokenizer,
+    int64_t length,
+    train::RankContext& rank_context) {
+  if (train::needs_reference(config)) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format(
+            "preference.objective={} compares with the model at the start of training, which a "
+            "model folder does not contain",
+            config.preference.objective),
+        "evaluate in training (data.validation and do_eval=true); for dpo and ipo, "
+        "preference.reference_free=true evaluates without it");
+  }
+  if (train::trains_rewards(config.task) && !model.head.classifies()) {
+    throw Error(
+        ErrorKind::kConfig,
+        fmt::format("{} has no reward head", config.model.path),
+        "train one: lockstep train task.type=reward_model model.path=... data.train=FILE");
+  }
+  return train::open_preference_data(
+             config,
+             model,
+             tokenizer,
+             length,
+             config.training.per_device_eval_batch_size,
+             rank_context.communicator)
+      .rows;
+}
+
 int evaluate(
     const config::Resolution& resolution,
     const train::AdapterFlags& flags,
@@ -184,11 +220,12 @@ int evaluate(
     config.data.train.clear();  // not needed, so do not tokenize it
     config.data.mixture.clear();
   }
-  const model::ModelSource source = train::find_source(config.model.path, "");
+  model::ModelSource source = train::find_source(config.model.path, "");
   model::require_weights(source);
   const auto adapter = train::saved_adapters(flags);
-  if (train::classifies(config, train::config_with(source.config, adapter)) ||
-      writes_labels(source, adapter)) {
+  const model::ModelConfig trained = train::config_with(source.config, adapter);
+  const bool judges = train::trains_on_answers(config.task);
+  if (!judges && (train::classifies(config, trained) || writes_labels(source, adapter))) {
     require_one_adapter(flags);
     return evaluate_classifier(resolution, rank_context);
   }
@@ -196,13 +233,15 @@ int evaluate(
       train::load_tokenizer(train::tokenizer_path(config.tokenizer.path, adapter), source);
   const int64_t length = length_of_rows(config, source.config);
   config.data = train::choose_rows(config, source.config, rank_context.communicator);
-  const train::Datasets datasets = train::open_datasets(
-      config.data,
-      source.config,
-      tokenizer,
-      length,
-      rank_context.communicator,
-      train::masking_of(config, source.config, *tokenizer));
+  const train::Datasets datasets =
+      judges ? open_answers(config, trained, tokenizer, length, rank_context)
+             : train::open_datasets(
+                   config.data,
+                   source.config,
+                   tokenizer,
+                   length,
+                   rank_context.communicator,
+                   train::masking_of(config, source.config, *tokenizer));
   if (datasets.validation == nullptr || (resolution.has("bigram") && datasets.train == nullptr)) {
     throw Error(
         ErrorKind::kConfig,
@@ -219,6 +258,13 @@ int evaluate(
   request.is_evaluation = true;
   request.adapter = adapter;
   request.quantization = train::quantization_of(config.quantization);
+  if (judges) {
+    request.task.objective = train::preference_objective(config);
+  }
+  if (train::trains_rewards(config.task)) {
+    request.task.head = model::reward_head();
+    source.config.pad_token_id = train::padding_of_answers(source.config, *tokenizer);
+  }
   parallel::ParallelGroups axes(
       rank_context.communicator,
       train::mesh_of(config.parallel, rank_context.size()),
@@ -240,7 +286,9 @@ int evaluate(
   for (const auto& [name, value] : result.report.metrics) {
     report["eval_" + name] = value;
   }
-  report["eval_tokens"] = result.targets;
+  if (!judges) {
+    report["eval_tokens"] = result.targets;
+  }
   report["eval_samples"] = result.samples;
   report["eval_runtime"] = result.seconds;
   std::optional<double> bigram;

@@ -284,7 +284,7 @@ class CommandLineReader {
     }
     if (path.size() == 2 && path[0] == "training") {
       if (const KeyRule* const rule = find_rule(trainer_rules(), path[1])) {
-        return Target{rule->takes == KeyRule::Takes::kSwitch, false};
+        return Target{rule->takes == KeyRule::Takes::kSwitch, rule->takes == KeyRule::Takes::kList};
       }
     }
     return std::nullopt;

@@ -107,6 +107,7 @@ class Resolver {
       problems_.add(error);
       problems_.throw_if_any();
     }
+    referenced_ = referenced_names(tree_);  // an override may replace the only reference
     int64_t order = kCommandLineOrder;
     for (const Override& override : line_.overrides) {
       apply_override(tree_, override, ++order, problems_);
@@ -181,7 +182,7 @@ class Resolver {
         interpolate(entry.value, {entry.name}, interpolator);
       }
     }
-    referenced_ = interpolator.referenced();
+    referenced_.insert(interpolator.referenced().begin(), interpolator.referenced().end());
     referenced_.merge(referenced_names(source));
     expand_texts(tree_, "");
   }

@@ -33,7 +33,6 @@ void validate_numbers(const TrainingSection& training, Checker& check) {
   at_least(training.dataloader_num_workers, 0, "training.dataloader_num_workers");
   at_least(
       training.dataloader_prefetch_factor.value_or(1), 1, "training.dataloader_prefetch_factor");
-  at_least(training.save_total_limit.value_or(1), 1, "training.save_total_limit");
   at_least(training.ddp_timeout, 1, "training.ddp_timeout");
   check.require(finite_from_0(training.hang_report), "training.hang_report", "at least 0");
   check.require(finite_from_0(training.hang_timeout), "training.hang_timeout", "at least 0");
@@ -46,11 +45,8 @@ void validate_numbers(const TrainingSection& training, Checker& check) {
   check.require(finite_from_0(training.weight_decay), "training.weight_decay", "at least 0");
   check.require(is_share(training.adam_beta1), "training.adam_beta1", "at least 0 and below 1");
   check.require(is_share(training.adam_beta2), "training.adam_beta2", "at least 0 and below 1");
-  check.require(
-      std::isfinite(training.adam_epsilon) && training.adam_epsilon > 0,
-      "training.adam_epsilon",
-      "above 0");
-  check.require(finite_from_0(training.max_grad_norm), "training.max_grad_norm", "at least 0");
+  check.require(finite_from_0(training.adam_epsilon), "training.adam_epsilon", "at least 0");
+  check.require(std::isfinite(training.max_grad_norm), "training.max_grad_norm", "a finite number");
   check.require(
       finite_from_0(training.neftune_noise_alpha.value_or(0)),
       "training.neftune_noise_alpha",
@@ -86,15 +82,16 @@ void validate_numbers(const TrainingSection& training, Checker& check) {
   }
   const char* interval = "an integer number of steps, or a fraction of all steps between 0 and 1";
   check.require(is_interval(training.logging_steps), "training.logging_steps", interval);
-  check.require(is_interval(training.save_steps), "training.save_steps", interval);
-  check.require(is_interval(training.eval_steps.value_or(1)), "training.eval_steps", interval);
+  const auto is_interval_or_0 = [](double value) { return value == 0 || is_interval(value); };
+  check.require(is_interval_or_0(training.save_steps), "training.save_steps", interval);
+  check.require(is_interval_or_0(training.eval_steps.value_or(0)), "training.eval_steps", interval);
   const double warmup_epochs = training.warmup_epochs.value_or(0);
   check.require(
       std::isfinite(warmup_epochs) && warmup_epochs >= 0, "training.warmup_epochs", "at least 0");
   check.require(
-      training.warmup_steps == 0 || is_interval(training.warmup_steps),
+      finite_from_0(training.warmup_steps) && training.warmup_steps < 1e15,
       "training.warmup_steps",
-      interval);
+      "a number of steps, or a fraction of all steps between 0 and 1");
   check.require(finite_from_0(training.eval_delay), "training.eval_delay", "at least 0");
 }
 
@@ -211,7 +208,8 @@ void validate_evaluation(const Config& config, Checker& check) {
             training.eval_strategy),
         "set them to the same value, or set training.save_strategy=best");
   } else if (training.save_strategy == "steps") {
-    const double each = training.eval_steps.value_or(training.logging_steps);
+    const double asked = training.eval_steps.value_or(0);
+    const double each = asked > 0 ? asked : training.logging_steps;
     const double times = training.save_steps / each;
     if ((training.save_steps < 1) != (each < 1) || std::abs(times - std::round(times)) > 1e-9) {
       check.fail(
@@ -236,6 +234,7 @@ const std::map<std::string, std::vector<std::string>>& arguments_of_schedules() 
       {"constant_with_warmup", {}},
       {"inverse_sqrt", {"timescale"}},
       {"cosine_with_min_lr", {"num_cycles", "min_lr", "min_lr_rate"}},
+      {"cosine_warmup_with_min_lr", {"num_cycles", "min_lr", "min_lr_rate", "warmup_lr_rate"}},
       {"warmup_stable_decay",
        {"num_decay_steps",
         "num_stable_steps",
@@ -245,6 +244,20 @@ const std::map<std::string, std::vector<std::string>>& arguments_of_schedules() 
         "num_cycles"}},
       {"reduce_lr_on_plateau",
        {"mode", "factor", "patience", "threshold", "threshold_mode", "cooldown", "min_lr", "eps"}},
+      {"greedy",
+       {"mode",
+        "factor",
+        "patience",
+        "threshold",
+        "threshold_mode",
+        "cooldown",
+        "warmup",
+        "min_lr",
+        "max_lr",
+        "eps",
+        "smooth",
+        "window_size",
+        "reset_start"}},
   };
   return kArguments;
 }
@@ -273,17 +286,17 @@ void validate_schedule(
         "warmup_stable_decay requires a number of steps, at least 0",
         fmt::format("set {}num_decay_steps=100, or another number of decay steps", prefix));
   }
-  if (type == "cosine_with_min_lr" &&
+  if ((type == "cosine_with_min_lr" || type == "cosine_warmup_with_min_lr") &&
       arguments.min_lr.has_value() == arguments.min_lr_rate.has_value()) {
     check.fail(
         prefix + "min_lr",
-        "cosine_with_min_lr requires either min_lr or min_lr_rate",
+        fmt::format("{} requires either min_lr or min_lr_rate", type),
         fmt::format("set {}min_lr_rate=0.1, a fraction of training.learning_rate", prefix));
   }
-  if (type == "reduce_lr_on_plateau" && training.eval_strategy == "no") {
+  if ((type == "reduce_lr_on_plateau" || type == "greedy") && training.eval_strategy == "no") {
     check.fail(
         "training.lr_scheduler_type",
-        "reduce_lr_on_plateau requires evaluations",
+        fmt::format("{} requires evaluations", type),
         "set training.eval_strategy=steps");
   }
   if (type == "polynomial" && arguments.lr_end.value_or(1e-7) >= training.learning_rate) {
@@ -298,7 +311,7 @@ void validate_schedule(
   check.require(arguments.timescale.value_or(1) >= 1, prefix + "timescale", "at least 1");
   if (arguments.factor) {
     check.require(
-        *arguments.factor > 0 && *arguments.factor < 1, prefix + "factor", "between 0 and 1");
+        *arguments.factor >= 0 && *arguments.factor < 1, prefix + "factor", "from 0 to below 1");
   }
   if (training.max_steps > 0 && training.warmup_steps >= 1 &&
       training.warmup_steps >= static_cast<double>(training.max_steps)) {

@@ -130,8 +130,7 @@ PreferenceRow row_of_chat(
   }
   PreferenceRow row;
   row.is_chat = true;
-  const Chat before = chat_of(record, prompt, Messages::array());
-  row.prompt = prompt.back()["role"] == "assistant" ? chats.whole(before) : chats.prompt(before);
+  row.prompt = chats.prompt(chat_of(record, prompt, Messages::array()));
   std::vector<std::string> texts;
   for (const Messages& answer : answers) {
     texts.push_back(chats.whole(chat_of(record, prompt, answer)));

@@ -35,14 +35,15 @@ void check(const SamplerOptions& options, const SamplerState& state) {
   if (options.sequences < 1) {
     throw Error(ErrorKind::kData, "the data contains no sequence", "name files that are not empty");
   }
-  if (options.drop_last && options.sequences < options.global_batch) {
+  const int64_t batch = options.batch > 0 ? options.batch : options.global_batch;
+  if (options.drop_last && options.sequences < batch) {
     throw Error(
         ErrorKind::kConfig,
         fmt::format(
-            "an epoch has {} sequences, fewer than the {} of a step, and dataloader_drop_last "
-            "skips short steps: no step is left",
+            "an epoch has {} sequences, fewer than the {} of a batch, and dataloader_drop_last "
+            "skips short batches: no step is left",
             options.sequences,
-            options.global_batch),
+            batch),
         "set dataloader_drop_last=false, or reduce the batch size or data.sequence_length");
   }
   if (state.epoch < 0 || state.position < 0 || state.position > options.sequences) {
@@ -83,9 +84,12 @@ Sampler::Sampler(SamplerOptions options, SamplerState start)
   }
 }
 
+int64_t Sampler::epoch_sequences() const {
+  return options_.drop_last ? options_.sequences / batch() * batch() : options_.sequences;
+}
+
 int64_t Sampler::steps_per_epoch() const {
-  return options_.drop_last ? options_.sequences / options_.global_batch
-                            : divide_up(options_.sequences, options_.global_batch);
+  return divide_up(epoch_sequences(), options_.global_batch);
 }
 
 std::vector<int64_t> Sampler::draw_of_mixture(int64_t count) {
@@ -114,13 +118,16 @@ int64_t Sampler::sequence_at(int64_t position) {
 }
 
 StepDraws Sampler::next() {
-  const int64_t least = options_.drop_last ? options_.global_batch : 1;
-  if (options_.sequences - state_.position < least) {
-    ++state_.epoch;
-    state_.position = 0;
-  }
+  const int64_t last = epoch_sequences();
+  const auto end_epoch = [&] {
+    if (state_.position >= last) {
+      ++state_.epoch;
+      state_.position = 0;
+    }
+  };
+  end_epoch();  // a checkpoint of other options can be at a position that this epoch does not have
   StepDraws step;
-  step.samples = std::min(options_.global_batch, options_.sequences - state_.position);
+  step.samples = std::min(options_.global_batch, last - state_.position);
   const std::vector<int64_t> mixed =
       mixture_ ? draw_of_mixture(step.samples) : std::vector<int64_t>();
   const int64_t begin = part_begin(step.samples, options_.rank, options_.ranks);
@@ -138,13 +145,11 @@ StepDraws Sampler::next() {
     }
   }
   state_.position += step.samples;
-  if (options_.sequences - state_.position < least) {
-    ++state_.epoch;
-    state_.position = 0;
-  }
+  end_epoch();
   step.after = state_;
-  step.epoch = static_cast<double>(state_.epoch) +
-               static_cast<double>(state_.position) / static_cast<double>(options_.sequences);
+  step.epoch =
+      static_cast<double>(state_.epoch) + static_cast<double>(divide_up(state_.position, batch())) /
+                                              static_cast<double>(divide_up(last, batch()));
   if (mixture_) {
     step.taken = mixture_->taken();
   }

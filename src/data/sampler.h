@@ -28,7 +28,8 @@ struct SamplerOptions {
   int64_t ranks = 1;         // data-parallel size
   SampleOrder order = SampleOrder::kRandom;
   DrawLengths lengths = nullptr;  // of all sequences; only for kGroupedByLength
-  bool drop_last = false;  // dataloader_drop_last: skip the last step of an epoch if it is short
+  int64_t batch = 0;       // sequences of one micro-batch, over all ranks; 0: global_batch
+  bool drop_last = false;  // dataloader_drop_last: skip the last batch of an epoch if it is short
   /// Sources of a mixture, in the order in which their sequences make up `sequences`. Samples are
   /// drawn according to the sources' weights (data/mixture.h). Each source has its own random
   /// order, one pass after another. An epoch has as many samples as there are sequences. If empty,
@@ -48,7 +49,7 @@ struct StepDraws {
   std::vector<std::vector<Draw>> micro_batches;
   int64_t samples = 0;  // number of samples in the step, over all ranks
   SamplerState after;
-  double epoch = 0;  // after the step, as a fraction
+  double epoch = 0;  // after the step; a fraction counts batches, as in Hugging Face's Trainer
   std::vector<int64_t>
       taken;  // for a mixture: samples drawn from each source so far, over all ranks
 };
@@ -72,6 +73,9 @@ class Sampler {
  private:
   /// Returns the sequence at a position of this epoch, without a mixture.
   int64_t sequence_at(int64_t position);
+  int64_t batch() const { return options_.batch > 0 ? options_.batch : options_.global_batch; }
+  /// Returns the number of sequences that an epoch uses.
+  int64_t epoch_sequences() const;
   /// Returns the sequences of the next `count` positions of this epoch.
   std::vector<int64_t> draw_of_mixture(int64_t count);
 

@@ -172,10 +172,13 @@ void Monitor::tell_span(const StepReport& report) {
 }
 
 bool Monitor::due(const StepReport& report) const {
+  if (report.step == 1 && options_.logging_first_step) {
+    return true;
+  }
   if (options_.logging_strategy == LoggingStrategy::kNo) {
     return false;
   }
-  if (report.step == options_.total_steps || (report.step == 1 && options_.logging_first_step)) {
+  if (report.step == options_.total_steps) {  // a short run has at least one line
     return true;
   }
   return options_.logging_strategy == LoggingStrategy::kEpoch

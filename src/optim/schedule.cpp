@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/nearest.h"
+#include "optim/greedy.h"
 #include "optim/plateau.h"
 #include "optim/schedule_arguments.h"
 
@@ -231,7 +232,14 @@ const std::map<std::string, ScheduleMaker>& schedule_makers() {
   return table;
 }
 
-constexpr const char* kPlateau = "reduce_lr_on_plateau";
+using MetricScheduleMaker = std::unique_ptr<Schedule> (*)(double, ScheduleArguments&);
+
+/// Schedules that depend on the evaluations.
+const std::map<std::string, MetricScheduleMaker>& metric_schedule_makers() {
+  static const std::map<std::string, MetricScheduleMaker> table{
+      {"greedy", make_greedy_schedule}, {"reduce_lr_on_plateau", make_plateau_schedule}};
+  return table;
+}
 
 void check_options(const ScheduleOptions& options, ScheduleArguments& arguments) {
   if (!(options.learning_rate >= 0) || !std::isfinite(options.learning_rate)) {
@@ -275,8 +283,9 @@ std::unique_ptr<Schedule> make_schedule(const ScheduleOptions& options) {
       .total = options.total_steps,
       .learning_rate = options.learning_rate};
   std::unique_ptr<Schedule> schedule;
-  if (type == kPlateau) {
-    schedule = make_plateau_schedule(options.learning_rate, arguments);
+  if (const auto by_metric = metric_schedule_makers().find(type);
+      by_metric != metric_schedule_makers().end()) {
+    schedule = by_metric->second(options.learning_rate, arguments);
   } else if (const auto found = schedule_makers().find(type); found != schedule_makers().end()) {
     schedule =
         std::make_unique<FactorSchedule>(options.learning_rate, found->second(span, arguments));
@@ -295,7 +304,10 @@ std::unique_ptr<Schedule> make_schedule(const ScheduleOptions& options) {
 
 std::span<const std::string> schedule_names() {
   static const std::vector<std::string> names = [] {
-    std::vector<std::string> list{kPlateau};
+    std::vector<std::string> list;
+    for (const auto& [name, maker] : metric_schedule_makers()) {
+      list.push_back(name);
+    }
     for (const auto& [name, maker] : schedule_makers()) {
       list.push_back(name);
     }

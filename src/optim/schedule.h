@@ -36,7 +36,7 @@ class Schedule {
 
   /// Returns the learning rate of the update that follows `steps_done` updates. 0 is the first
   /// update of the run, whose rate is 0 if there is a warm-up. The result depends only on the
-  /// argument and, for reduce_lr_on_plateau, on the observed metrics.
+  /// argument and, for reduce_lr_on_plateau and greedy, on the observed metrics.
   virtual double learning_rate(int64_t steps_done) const = 0;
   /// Returns true if the schedule uses observe(). The trainer must then evaluate or pass the
   /// training loss.

@@ -80,6 +80,14 @@ int64_t ScheduleArguments::needed_whole(const std::string& name) {
   return whole(name, 0);
 }
 
+bool ScheduleArguments::boolean(const std::string& name, bool otherwise) {
+  const nlohmann::json* value = find(name);
+  if (value != nullptr && !value->is_boolean()) {
+    problem(fmt::format("{} is {}; it must be true or false", name, value->dump()));
+  }
+  return value != nullptr && value->is_boolean() ? value->get<bool>() : otherwise;
+}
+
 std::string ScheduleArguments::choice(
     const std::string& name, const std::string& otherwise, std::span<const std::string> choices) {
   const nlohmann::json* value = find(name);

@@ -29,6 +29,7 @@ class ScheduleArguments {
   int64_t needed_whole(const std::string& name);
   std::string choice(
       const std::string& name, const std::string& otherwise, std::span<const std::string> choices);
+  bool boolean(const std::string& name, bool otherwise);
   bool has(const std::string& name);
 
   void problem(std::string message) { problems_.push_back(std::move(message)); }

@@ -70,6 +70,10 @@ BestRule::BestRule(const config::TrainingSection& training, std::span<const std:
         fmt::format("it gives {}", fmt::join(names, ", ")));
   }
   greater_is_better_ = training.greater_is_better.value_or(metrics::greater_is_better(metric_));
+  is_asked_for_ = training.metric_for_best_model || training.load_best_model_at_end ||
+                  training.early_stopping_patience || training.save_strategy == "best" ||
+                  training.lr_scheduler_type == "reduce_lr_on_plateau" ||
+                  training.lr_scheduler_type == "greedy";
   patience_ = training.early_stopping_patience;
   threshold_ = training.early_stopping_threshold;
 }
@@ -82,11 +86,24 @@ bool BestRule::observe(Best& best, double value, int64_t step) const {
   const bool better = !std::isnan(value) && (!best.metric || is_better(value, *best.metric));
   const bool counts = better && (!best.metric || std::abs(value - *best.metric) > threshold_);
   best.no_better = counts ? 0 : best.no_better + 1;
+  best.latest_metric = value;
+  best.latest_step = step;
   if (better) {
     best.metric = value;
     best.step = step;
   }
   return better;
+}
+
+bool BestRule::observe_save(
+    Best& best, int64_t step, const std::filesystem::path& checkpoint) const {
+  const double metric = best.latest_metric;
+  if (best.latest_step != step || std::isnan(metric) ||
+      (best.saved && !is_better(metric, best.saved->metric))) {
+    return false;
+  }
+  best.saved = {metric, step, checkpoint};
+  return true;
 }
 
 bool BestRule::stops(const Best& best) const {

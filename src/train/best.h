@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,11 +12,21 @@
 
 namespace lockstep::train {
 
+/// Evaluation of weights that a checkpoint contains.
+struct SavedEvaluation {
+  double metric = 0;
+  int64_t step = 0;
+  std::filesystem::path checkpoint;
+};
+
 /// Best evaluation so far according to training.metric_for_best_model. Saved in checkpoints.
 struct Best {
   std::optional<double> metric;
   int64_t step = 0;
-  int64_t no_better = 0;  // evaluations since the last improvement; see BestRule::stops()
+  int64_t no_better = 0;     // evaluations since the last improvement; see BestRule::stops()
+  double latest_metric = 0;  // of the last evaluation
+  int64_t latest_step = -1;  // its step; -1: none
+  std::optional<SavedEvaluation> saved{};  // the best one of those that have a checkpoint
 };
 
 /// Metric that selects the best model, and the early stopping rule. Follows Hugging Face's Trainer
@@ -30,9 +41,15 @@ class BestRule {
   /// "loss" or the name of a metric.
   const std::string& metric() const { return metric_; }
   bool greater_is_better() const { return greater_is_better_; }
+  /// Returns true if the configuration asks for the best model: by metric_for_best_model, by a key
+  /// that loads or saves the best model, or by one that depends on the best evaluation.
+  bool is_asked_for() const { return is_asked_for_; }
   /// Records an evaluation after `step` steps. Returns true if it is the best so far. An equal
   /// value or NaN is never the best.
   bool observe(Best& best, double value, int64_t step) const;
+  /// Records that `checkpoint` contains the weights after `step` steps. Returns true if they were
+  /// evaluated and are the best that have a checkpoint.
+  bool observe_save(Best& best, int64_t step, const std::filesystem::path& checkpoint) const;
   /// Returns true if the last training.early_stopping_patience evaluations did not improve on the
   /// best one by more than training.early_stopping_threshold.
   bool stops(const Best& best) const;
@@ -42,6 +59,7 @@ class BestRule {
 
   std::string metric_ = "loss";
   bool greater_is_better_ = false;
+  bool is_asked_for_ = false;
   std::optional<int64_t> patience_;
   double threshold_ = 0;
 };

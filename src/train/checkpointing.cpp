@@ -24,6 +24,7 @@
 #include "monitor/memory.h"
 #include "objects/store.h"
 #include "train/averages.h"
+#include "train/best_checkpoint.h"
 #include "train/plan.h"
 #include "train/run_identity.h"
 #include "train/steering.h"
@@ -75,7 +76,11 @@ ClassifierNotes classifier_notes(const Job& job) {
 }
 
 void read_state(
-    Job& job, const std::string& text, const std::string& source, const RankContext& context) {
+    Job& job,
+    const std::string& text,
+    const std::filesystem::path& folder,
+    const RankContext& context) {
+  const std::string source = (folder / checkpoint::kStateName).string();
   const nlohmann::json state = parse_json(text, source, ErrorKind::kCheckpoint);
   try {
     if (state.at("format") != kStateFormat) {
@@ -98,11 +103,8 @@ void read_state(
       job.model->loss_scale().set_state(
           {scale.at("value"), scale.at("steps_since_overflow"), scale.at("overflows_left")});
     }
-    if (state.contains("best") && !state.at("best").at("metric").is_null()) {
-      job.best = {state.at("best").at("metric").get<double>(), state.at("best").at("step")};
-    }
+    job.best = read_best(state, folder);
     progress.owes_evaluation = state.value("owes_evaluation", false);
-    job.best.no_better = state.value("evaluations_no_better", int64_t{0});
     if (job.retain_weight) {
       job.retain_weight->set_value(state.value("kept_weight", job.retain_weight->value()));
     }
@@ -376,15 +378,9 @@ std::string state_json(const Job& job, const RankContext& context) {
   if (!context.round.job.empty()) {
     state["job"] = context.round.job;
   }
-  if (job.best.metric &&
-      std::isfinite(*job.best.metric)) {  // without a finite best metric, any later value is better
-    state["best"] = {{"metric", *job.best.metric}, {"step", job.best.step}};
-  }
+  write_best(state, job.best, job.config.training.output_dir);
   if (progress.owes_evaluation) {
     state["owes_evaluation"] = true;
-  }
-  if (job.best.no_better > 0) {
-    state["evaluations_no_better"] = job.best.no_better;
   }
   if (job.retain_weight) {
     state["kept_weight"] = job.retain_weight->value();
@@ -397,23 +393,27 @@ std::string state_json(const Job& job, const RankContext& context) {
 
 std::function<void()> rotation(const Job& job, const RankContext& context) {
   const config::TrainingSection& training = job.config.training;
-  std::vector<int64_t> keep;
-  if (training.load_best_model_at_end && job.best.metric) {
-    keep.push_back(job.best.step);
+  std::optional<int64_t> limit = training.save_total_limit;
+  if (limit.value_or(0) <= 0) {  // as in Hugging Face's Trainer
+    limit.reset();
+  }
+  std::vector<std::filesystem::path> keep;
+  if (job.best_rule.is_asked_for() && job.best.saved) {
+    keep.push_back(job.best.saved->checkpoint);
   }
   return [first = context.is_first(),
           stored = job.stored.get(),
           output = training.output_dir,
-          limit = training.save_total_limit,
+          limit,
           keep = std::move(keep)] {
     if (first && stored != nullptr) {
-      stored->rotate(limit, keep);
-    } else if (first && limit) {
-      std::vector<std::filesystem::path> folders;
-      for (const int64_t step : keep) {
-        folders.push_back(checkpoint_folder(output, step));
+      std::vector<int64_t> steps;
+      for (const std::filesystem::path& folder : keep) {
+        steps.push_back(checkpoint::checkpoint_step(folder).value_or(-1));
       }
-      checkpoint::rotate_checkpoints(output, *limit, folders);
+      stored->rotate(limit, steps);
+    } else if (first && limit) {
+      checkpoint::rotate_checkpoints(output, *limit, keep);
     }
   };
 }
@@ -426,6 +426,7 @@ void save_training_state(Job& job, RankContext& context, bool goes_on) {
     job.model->compare_replicas();
   }
   const Averages averages(*job.model);
+  observe_save(job, folder);
   checkpoint::SmallFiles files;
   if (context.is_first()) {
     files = model_files(job);
@@ -483,12 +484,13 @@ monitor::TrainerState restore_training_state(
       job, context, parse_json(from.state(), source, ErrorKind::kCheckpoint), folder.string());
   const Averages averages(*job.model);
   read_slices(job, from, /*with_optimizer=*/true, context);
-  read_state(job, from.state(), source, context);
+  read_state(job, from.state(), folder, context);
+  check_best_checkpoint(job, context);
   if (job.config.training.resume_from_checkpoint == "true" || context.round.number > 0) {
     read_acts_to_come(job, context);
   }
   if (job.config.training.ignore_data_skip && context.round.number == 0) {
-    job.progress.sampler.epoch = job.progress.sampler.position = 0;
+    job.progress.sampler.position = 0;
   }
   if (context.is_first()) {
     const std::string took = fmt::format("read in {:.2f} s", seconds_now() - began);
@@ -500,23 +502,14 @@ monitor::TrainerState restore_training_state(
         from.file(std::string(kTrainerState)), (folder / kTrainerState).string());
   }
   state.global_step = job.progress.step;
+  state.best_model_checkpoint.reset();
+  if (job.best.saved && job.best_rule.is_asked_for()) {
+    state.best_model_checkpoint = job.best.saved->checkpoint.string();
+  }
   return state;
 }
 
-void restore_best_weights(Job& job, RankContext& context) {
-  if (!job.best.metric) {
-    return;
-  }
-  auto folder = checkpoint_folder(job.config.training.output_dir, job.best.step);
-  if (job.stored) {
-    folder = job.stored->fetch(job.best.step, context.communicator).value_or(folder);
-  }
-  if (!std::filesystem::exists(folder)) {
-    throw Error(
-        ErrorKind::kCheckpoint,
-        fmt::format("the best model is that of step {}, which was not saved", job.best.step),
-        "make eval_steps a multiple of save_steps, or set training.save_strategy=best");
-  }
+void load_weights(Job& job, const std::filesystem::path& folder, RankContext& context) {
   read_slices(job, open(job, folder, context), /*with_optimizer=*/false, context);
 }
 

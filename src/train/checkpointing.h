@@ -71,8 +71,8 @@ void wait_for_save(Job& job);
 monitor::TrainerState restore_training_state(
     Job& job, const std::filesystem::path& folder, RankContext& rank_context);
 
-/// Loads the weights of the best checkpoint (load_best_model_at_end). Must be called on every rank.
-void restore_best_weights(Job& job, RankContext& rank_context);
+/// Loads the weights of a checkpoint, without the rest of its state. Must be called on every rank.
+void load_weights(Job& job, const std::filesystem::path& folder, RankContext& rank_context);
 
 /// Writes the current weights to `folder` as a model folder or an adapter folder. Must be called on
 /// every rank.

@@ -16,6 +16,7 @@
 #include "plan/from_config/float8.h"
 #include "train/averages.h"
 #include "train/batches/row_choice.h"
+#include "train/best_checkpoint.h"
 #include "train/checkpointing.h"
 #include "train/evaluation_line.h"
 #include "train/in_memory_steps.h"
@@ -417,6 +418,18 @@ bool Job::is_classifier() const {
   return judged_head().classifies() && !trains_rewards(config.task);
 }
 
+bool Job::can_evaluate() const {
+  return datasets.validation != nullptr || measures_unlearning(config);
+}
+
+bool Job::evaluation_is_due(const StepEnd& at) const {
+  const config::TrainingSection& training = config.training;
+  const double reached =
+      training.eval_strategy == "epoch" ? progress.epoch : static_cast<double>(at.step);
+  return can_evaluate() && reached >= training.eval_delay &&
+         is_due(training.eval_strategy, length.eval_steps, at);
+}
+
 Evaluation Job::evaluate(
     const data::SequenceView& sequences,
     const std::string& prefix,
@@ -485,14 +498,15 @@ Evaluation Job::evaluate_by_the_way(RankContext& rank_context) {
 std::string Job::evaluate_training(RankContext& rank_context) {
   const Evaluation result = evaluate_by_the_way(rank_context);
   schedule->observe(result.metric(best_rule.metric()));
-  const bool better = progress.step > 0 &&
-                      best_rule.observe(best, result.metric(best_rule.metric()), progress.step);
+  const bool better = best_rule.observe(best, result.metric(best_rule.metric()), progress.step);
   std::string line = print_evaluation(*this, result, "eval", better);
   if (better && monitor != nullptr) {
-    monitor->state().best_metric = best.metric;
-    monitor->state().best_global_step = progress.step;
-    monitor->state().best_model_checkpoint =
-        checkpoint_folder(config.training.output_dir, progress.step).string();
+    if (best_rule.is_asked_for()) {
+      monitor->state().best_metric = best.metric;
+      if (config.training.save_strategy != "no") {
+        monitor->state().best_global_step = progress.step;
+      }
+    }
     monitor->event(
         "best", {{"metric", "eval_" + best_rule.metric()}, {"value", best.metric.value_or(0)}});
   }
@@ -504,19 +518,7 @@ void finish_job(Job& job, RankContext& rank_context) {
   wait_for_save(job);
   job.model->put_averages(true);  // training is finished
   if (training.load_best_model_at_end) {
-    if (!job.best.metric && rank_context.is_first()) {
-      log_warning(
-          "no evaluation computed {}: the model of the last step is saved, not the best one",
-          job.best_rule.metric());
-    }
-    restore_best_weights(job, rank_context);
-    if (job.best.metric && rank_context.is_first()) {
-      log_info(
-          "loaded the best model: checkpoint-{} (eval_{} {:.5g})",
-          job.best.step,
-          job.best_rule.metric(),
-          *job.best.metric);
-    }
+    load_best_model(job, rank_context);
   }
   if (job.config.task.calibration == "temperature") {
     calibrate(job, rank_context);

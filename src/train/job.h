@@ -124,6 +124,10 @@ struct Job {
   const model::HeadSpec& judged_head() const {
     return written_labels ? *written_labels : task.head;
   }
+  /// Returns true if there is something to evaluate on.
+  bool can_evaluate() const;
+  /// Returns true if the run evaluates at this point (eval_strategy, eval_steps, eval_delay).
+  bool evaluation_is_due(const StepEnd& at) const;
   /// Evaluates and logs. Metric names start with `prefix` and end with `suffix` (eval_loss_mm).
   /// Must be called on every rank.
   Evaluation evaluate(

@@ -129,7 +129,7 @@ parallel::Plan plan_of(const config::Config& config) {
       training.layer_wise_learning_rate_decay};
   plan.loss_scale = loss_scale_of(config.precision.loss_scale);
   plan.reduce_type = reduce_type_of(config.precision.reduce_type);
-  plan.max_gradient_norm = training.max_grad_norm;
+  plan.max_gradient_norm = std::max(0.0, training.max_grad_norm);
   const config::ParallelSection& section = config.parallel;
   plan.zero_stage = static_cast<int>(section.zero_stage);
   plan.shard_ranks = static_cast<int>(std::max<int64_t>(section.shard_ranks, 0));

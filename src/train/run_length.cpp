@@ -27,17 +27,19 @@ RunLength run_length(const config::TrainingSection& training, int64_t steps_per_
                            : static_cast<int64_t>(std::ceil(training.num_train_epochs * per_epoch));
   length.epochs = static_cast<double>(length.total_steps) / per_epoch;
   length.logging_steps = whole_steps(training.logging_steps, length.total_steps);
+  const double eval_steps = training.eval_steps.value_or(0);
   length.eval_steps =
-      whole_steps(training.eval_steps.value_or(training.logging_steps), length.total_steps);
-  length.save_steps = whole_steps(training.save_steps, length.total_steps);
+      whole_steps(eval_steps > 0 ? eval_steps : training.logging_steps, length.total_steps);
+  length.save_steps =
+      training.save_steps > 0 ? whole_steps(training.save_steps, length.total_steps) : 0;
   return length;
 }
 
-bool is_due(std::string_view strategy, int64_t interval, int64_t step, bool epoch_ends) {
+bool is_due(std::string_view strategy, int64_t interval, const StepEnd& at) {
   if (strategy == "steps") {
-    return step % interval == 0;
+    return at.run_ends || (interval > 0 && at.step % interval == 0);
   }
-  return strategy == "epoch" && epoch_ends;
+  return strategy == "epoch" && (at.run_ends || at.epoch_ends);
 }
 
 void check_sources(const data::SamplerOptions& options, const RunLength& length) {

@@ -15,7 +15,7 @@ struct RunLength {
   double epochs = 0;          // total_steps in epochs
   int64_t logging_steps = 1;  // in steps, at least 1
   int64_t eval_steps = 1;
-  int64_t save_steps = 1;
+  int64_t save_steps = 1;  // 0: only after the last step
 };
 
 /// Returns the length of the run, with the meaning of TrainingArguments: max_steps if positive,
@@ -23,8 +23,17 @@ struct RunLength {
 /// of the run and is converted to steps, rounded up. steps_per_epoch must be positive.
 RunLength run_length(const config::TrainingSection& training, int64_t steps_per_epoch);
 
-/// Returns true if an action with this strategy ("no", "steps", "epoch") is due after `step` steps.
-bool is_due(std::string_view strategy, int64_t interval, int64_t step, bool epoch_ends);
+/// Point of a run between two steps.
+struct StepEnd {
+  int64_t step = 0;         // completed steps
+  bool epoch_ends = false;  // the last step of an epoch, or the run ends within an epoch
+  bool run_ends = false;    // the last step of the run
+};
+
+/// Returns true if an evaluation or a save with this strategy ("no", "steps", "epoch") is due. As
+/// in Hugging Face's Trainer, it is also due after the last step of the run. With an interval of 0
+/// it is due only then.
+bool is_due(std::string_view strategy, int64_t interval, const StepEnd& at);
 
 /// Throws Error (kConfig) if the max_epochs of the mixture's sources do not provide enough
 /// sequences for all steps.

@@ -46,6 +46,7 @@ data::SamplerOptions sampler_options(const Job& job, const RankContext& rank_con
     options.lengths = lengths_to_group(*job.datasets.train, rank_context);
     options.order = options.lengths != nullptr ? options.order : data::SampleOrder::kRandom;
   }
+  options.batch = options.global_batch / training.gradient_accumulation_steps;
   options.drop_last = training.dataloader_drop_last;
   for (const data::MixedRows& source : job.datasets.train->sources()) {
     options.sources.push_back({source.rows->size(), source.weight, source.max_epochs});

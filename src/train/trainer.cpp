@@ -27,6 +27,7 @@
 #include "parallel/captured_training.h"
 #include "parallel/parallel_model.h"
 #include "train/batches/inputs.h"
+#include "train/best_checkpoint.h"
 #include "train/checkpointing.h"
 #include "train/committed_saves.h"
 #include "train/evaluate.h"
@@ -82,6 +83,7 @@ class Trainer {
         save_signals_(save_signals),
         interruption_(rank_context.communicator, stop_, save_signals),
         saved_step_(job.resume_from ? job.progress.step : -1),
+        saved_folder_(job.resume_from.value_or("")),
         steering_(job, rank_context),
         measuring_(rank_context, measures) {
     job.interruption = &interruption_;
@@ -110,8 +112,8 @@ class Trainer {
     if (is_done) {
       log_info("all {} steps are already done", job_.length.total_steps);
     }
-    const bool owes = job_.progress.owes_evaluation && can_evaluate();
-    int exit = owes || (config_.eval_on_start && !is_done) ? evaluate_first() : 0;
+    const bool owes = job_.progress.owes_evaluation && job_.can_evaluate();
+    int exit = owes || (config_.eval_on_start && !is_done) ? evaluate_first(/*trains=*/owes) : 0;
     if (exit == 0 && stops_early()) {
       log_info("early stopping ended the run after step {}", job_.progress.step);
     }
@@ -175,11 +177,7 @@ class Trainer {
   /// request of a signal that ended the evaluation.
   SaveSignals::Asked evaluate_now(bool trains);
   /// Evaluates a state that is saved, or that no step has changed. Returns an exit code as run().
-  int evaluate_first();
-  bool can_evaluate() const {
-    return job_.datasets.validation != nullptr || measures_unlearning(job_.config);
-  }
-  bool evaluation_is_due(bool epoch_ends) const;
+  int evaluate_first(bool trains);
   bool stops_early() const { return job_.best_rule.stops(job_.best); }
   void save(bool goes_on);
 
@@ -204,6 +202,7 @@ class Trainer {
   SaveSignals& save_signals_;
   Interruption interruption_;
   int64_t saved_step_;  // step of the last checkpoint; -1: none
+  std::filesystem::path saved_folder_;
   Steering steering_;
   CommittedSaves committed_{job_, steering_};
   MeasuringBetweenSteps measuring_;
@@ -390,7 +389,8 @@ int Trainer::one_step() {
   tell_of_spike(job_, spike);
   log_memory(job_, rank_context_);
   using Asked = SaveSignals::Asked;
-  const bool evaluates = evaluation_is_due(epoch_ends);
+  const bool run_ends = progress.step == job_.length.total_steps;
+  const bool evaluates = job_.evaluation_is_due({progress.step, epoch_ends, run_ends});
   Asked asked = counts.stop > 0 ? Asked::kSaveAndStop : Asked::kNothing;
   if (asked == Asked::kNothing && (evaluates || counts.acts.evaluate)) {
     asked = evaluate_now(/*trains=*/evaluates);
@@ -400,15 +400,14 @@ int Trainer::one_step() {
     end_epoch(job_, evaluates);
   }
   const bool ends_early = !owes && stops_early();
-  const bool last = !owes && (progress.step == job_.length.total_steps || ends_early);
+  const bool last = !owes && (run_ends || ends_early);
   if (ends_early) {
     tell_of_early_stop(job_);
   }
   const bool stopping = asked == Asked::kSaveAndStop;
-  const bool wanted =
-      is_due(config_.save_strategy, job_.length.save_steps, progress.step, epoch_ends) ||
-      (last && config_.save_strategy != "no") ||
-      (config_.save_strategy == "best" && job_.best.step == progress.step);
+  const StepEnd end{progress.step, epoch_ends || ends_early, run_ends};
+  const bool wanted = is_due(config_.save_strategy, job_.length.save_steps, end) ||
+                      (config_.save_strategy == "best" && job_.best.step == progress.step);
   const bool saves = wanted || asked != Asked::kNothing || counts.save > 0;
   if (saves) {
     save(/*goes_on=*/!stopping && !last);
@@ -429,7 +428,7 @@ int Trainer::one_step() {
   }
   stopped_by_ = counts.acts.stop ? "lockstep ctl" : "a signal";
   if (owes && !stopping) {
-    return evaluate_first();
+    return evaluate_first(/*trains=*/true);
   }
   return stopping && !last ? kExitPreempted : 0;
 }
@@ -462,13 +461,6 @@ void Trainer::report(const StepCounts& counts, const data::StepBatch& batch, dou
   }
 }
 
-bool Trainer::evaluation_is_due(bool epoch_ends) const {
-  const auto at = config_.eval_strategy == "epoch" ? job_.progress.epoch
-                                                   : static_cast<double>(job_.progress.step);
-  return can_evaluate() && at >= config_.eval_delay &&
-         is_due(config_.eval_strategy, job_.length.eval_steps, job_.progress.step, epoch_ends);
-}
-
 SaveSignals::Asked Trainer::evaluate_now(bool trains) {
   const double began = seconds_now();
   const auto asked = interrupted_by([&] {
@@ -479,10 +471,13 @@ SaveSignals::Asked Trainer::evaluate_now(bool trains) {
   return asked;
 }
 
-int Trainer::evaluate_first() {
+int Trainer::evaluate_first(bool trains) {
   auto asked = SaveSignals::Asked::kSave;
   while (asked == SaveSignals::Asked::kSave) {  // there is nothing to save
-    asked = evaluate_now(/*trains=*/true);
+    asked = evaluate_now(trains);
+  }
+  if (trains && asked == SaveSignals::Asked::kNothing) {
+    observe_save(job_, saved_folder_);
   }
   if (asked == SaveSignals::Asked::kSaveAndStop) {
     wait_for_save(job_);
@@ -515,6 +510,7 @@ void Trainer::save(bool goes_on) {
   begin_phase(fmt::format("saving checkpoint-{}", job_.progress.step));
   save_training_state(job_, rank_context_, goes_on);
   saved_step_ = job_.progress.step;
+  saved_folder_ = checkpoint_folder(config_.output_dir, saved_step_);
   const double seconds = seconds_now() - began;
   rank_times_.end_save(seconds - (seconds_for_others(job_) - waited));
   save_seconds_ += seconds;

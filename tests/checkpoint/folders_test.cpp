@@ -277,11 +277,14 @@ TEST_F(Folders, RotationKeepsTheNewestAndTheBest) {
   }
   fs::create_directories(output() / "checkpoint-9");  // written by another program
   const std::vector<fs::path> best{output() / "checkpoint-2"};
-  rotate_checkpoints(output(), 2, best);
+  rotate_checkpoints(output(), 3, best);  // the best one counts
   EXPECT_EQ(
       names_in(output()),
       (std::set<std::string>{"checkpoint-2", "checkpoint-4", "checkpoint-5", "checkpoint-9"}));
-  rotate_checkpoints(output(), 0);
+  rotate_checkpoints(output(), 1, best);  // the newest one is never removed
+  EXPECT_EQ(
+      names_in(output()), (std::set<std::string>{"checkpoint-2", "checkpoint-5", "checkpoint-9"}));
+  rotate_checkpoints(output(), 1);
   EXPECT_EQ(names_in(output()), (std::set<std::string>{"checkpoint-5", "checkpoint-9"}));
 }
 

@@ -118,6 +118,41 @@ TEST(Accelerate, ReadsMegatronAndParallelismFiles) {
   EXPECT_EQ(hybrid.text("parallel.shard_ranks"), "4");
 }
 
+/// accelerate reads the sections of the distributed type alone.
+TEST(Accelerate, IgnoresTheSectionsOfOtherTypes) {
+  const Read left = read(
+      "distributed_type: 'NO'\ndeepspeed_config:\n  zero_stage: 3\n  gradient_clipping: 0.01\n"
+      "  deepspeed_config_file: none.json\nfsdp_config: {}\n");
+  EXPECT_THAT(left.problems.lines(), IsEmpty());
+  EXPECT_EQ(left.text("parallel.zero_stage"), "-");
+  EXPECT_EQ(left.text("training.max_grad_norm"), "-");
+  ASSERT_EQ(left.warnings.size(), 1U);
+  EXPECT_THAT(left.warnings[0], HasSubstr("deepspeed_config (acc.yaml:2) has no effect"));
+  const Read other = read(
+      "distributed_type: MULTI_GPU\nfsdp_config:\n  fsdp_activation_checkpointing: true\n"
+      "megatron_lm_config:\n  megatron_lm_tp_degree: 2\n");
+  EXPECT_EQ(other.text("training.gradient_checkpointing"), "-");
+  EXPECT_EQ(other.text("parallel.tensor"), "-");
+  EXPECT_EQ(other.warnings.size(), 2U);
+}
+
+TEST(Accelerate, HasTheStagesOfItsPlugins) {
+  EXPECT_EQ(
+      read("distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\n").text("parallel.zero_stage"),
+      "3");
+  EXPECT_EQ(read("distributed_type: FSDP\n").text("parallel.zero_stage"), "3");
+  EXPECT_EQ(read("distributed_type: DEEPSPEED\n").text("parallel.zero_stage"), "2");
+  EXPECT_EQ(
+      read("distributed_type: DEEPSPEED\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n")
+          .text("parallel.zero_stage"),
+      "-");
+  EXPECT_EQ(
+      read("distributed_type: FSDP\nfsdp_config:\n  fsdp_version: 2\n  fsdp_reshard_after_forward: "
+           "false\nparallelism_config:\n  parallelism_config_dp_shard_size: 2\n")
+          .text("parallel.zero_stage"),
+      "2");
+}
+
 TEST(Accelerate, RefusesWhatItCannotDo) {
   const auto problem = [](const std::string& yaml) {
     const Read result = read(yaml);

@@ -263,5 +263,21 @@ TEST(Deepspeed, IsReadThroughTheConfiguration) {
   }
 }
 
+/// DeepSpeed decays every parameter, and has defaults of its own for values that the section lacks.
+TEST(Deepspeed, TellsWhereItsOptimizerWouldDiffer) {
+  const Read decayed =
+      read(R"({"optimizer": {"type": "AdamW", "params": {"lr": 1e-3, "weight_decay": 0.1}}})");
+  ASSERT_EQ(decayed.warnings.size(), 1U);
+  EXPECT_THAT(decayed.warnings[0], HasSubstr("does not apply to biases and norms"));
+  const char* const lacking = R"({"optimizer": {"type": "AdamW", "params": {"lr": "auto"}}})";
+  EXPECT_THAT(read(lacking).warnings, IsEmpty());
+  const Read other = read(lacking, std::nullopt, "training.adam_beta2=0.95");
+  ASSERT_EQ(other.warnings.size(), 1U);
+  EXPECT_THAT(other.warnings[0], HasSubstr("training.adam_beta2 (0.95; DeepSpeed 0.999)"));
+  EXPECT_THAT(
+      read(R"({"optimizer": {"type": "AdamW", "params": {}}})").warnings[0],
+      HasSubstr("training.learning_rate"));
+}
+
 }  // namespace deepspeed_test
 }  // namespace lockstep::config

@@ -453,5 +453,32 @@ TEST(Resolve, DataParallelRanks) {
   }
 }
 
+/// transformers 5 writes some arguments under their old and their new name.
+TEST(Resolve, EqualValuesUnderTwoNamesAreNoConflict) {
+  const Harness harness;
+  harness.write(
+      "same.json", R"({"activation_checkpointing": true, "gradient_checkpointing": true})");
+  EXPECT_TRUE(harness.run({"@/same.json"}).config.training.gradient_checkpointing);
+  harness.write(
+      "other.json", R"({"activation_checkpointing": true, "gradient_checkpointing": false})");
+  EXPECT_THAT(harness.error({"@/other.json"}), HasSubstr("also given as"));
+}
+
+/// An override can replace the only reference to a variable.
+TEST(Resolve, AVariableOfTheFileNeedsNoReferenceAfterOverrides) {
+  const Harness harness;
+  harness.write("run.yaml", "name: a\ntraining: {output_dir: 'runs/${name}'}\n");
+  EXPECT_EQ(harness.run({"-c", "@/run.yaml"}).config.training.output_dir, "runs/a");
+  EXPECT_EQ(
+      harness.run({"-c", "@/run.yaml", "training.output_dir=x"}).config.training.output_dir, "x");
+}
+
+TEST(Resolve, SeveralWordsAreTakenByFlagsOfLists) {
+  const Harness harness;
+  EXPECT_THAT(harness.run({"--label_names", "labels", "--seed", "1"}).warnings, IsEmpty());
+  EXPECT_EQ(harness.run({"--include_for_metrics", "inputs", "loss"}).warnings.size(), 1U);
+  EXPECT_EQ(harness.run({"--label_names", "a", "b", "seed=3"}).config.training.seed, 3);
+}
+
 }  // namespace resolve_test
 }  // namespace lockstep::config

@@ -25,12 +25,11 @@ TEST(Validate, RangesAreToldWithTheValueAndItsOrigin) {
       {"learning_rate=nan", "must be at least 0, and finite, not .nan"},
       {"learning_rate=inf", "must be at least 0, and finite, not .inf"},
       {"adam_beta1=1", "at least 0 and below 1"},
-      {"adam_epsilon=0", "above 0"},
+      {"adam_epsilon=-1", "at least 0"},
       {"num_train_epochs=0", "above 0"},
       {"logging_steps=0", "an integer number of steps, or a fraction"},
       {"logging_steps=1.5", "an integer number of steps, or a fraction"},
-      {"warmup_steps=2.5", "an integer number of steps, or a fraction"},
-      {"save_total_limit=0", "at least 1"},
+      {"warmup_steps=-1", "a number of steps, or a fraction"},
       {"data.validation_fraction=1", "at least 0 and below 1"},
       {"data.sequence_length=1", "0 or from 2"},
       {"parallel.zero_stage=4", "0, 1, 2 or 3"},
@@ -53,6 +52,16 @@ TEST(Validate, RangesAreToldWithTheValueAndItsOrigin) {
     EXPECT_THAT(error({quoted}), HasSubstr("(command line: " + quoted + ")")) << argument;
   }
   EXPECT_EQ(error({"num_train_epochs=0", "max_steps=5"}), "");
+  // Values that request nothing, as in TrainingArguments.
+  EXPECT_EQ(
+      error(
+          {"save_total_limit=0",
+           "save_steps=0",
+           "eval_steps=0",
+           "adam_epsilon=0",
+           "max_grad_norm=-1",
+           "warmup_steps=2.5"}),
+      "");
 }
 
 TEST(Validate, CombinationsAreToldWithTheRemedy) {

@@ -173,11 +173,35 @@ TEST(Sampler, LeavesTheShortStepOutOnRequest) {
   options.drop_last = false;
   Sampler whole(options, {0, 0, 1});
   EXPECT_EQ(whole.steps_per_epoch(), 3);
-  EXPECT_DOUBLE_EQ(whole.next().epoch, 0.4);
+  EXPECT_DOUBLE_EQ(whole.next().epoch, 1.0 / 3);
   whole.next();
   const StepDraws last = whole.next();
   EXPECT_EQ(last.samples, 2);
   EXPECT_EQ(last.after, (SamplerState{1, 0, 1}));
+}
+
+/// As transformers' Trainer does, dataloader_drop_last leaves out a batch and not a step, and
+/// fractions of an epoch count batches.
+TEST(Sampler, LeavesOutTheShortBatchOfAStepOfSeveral) {
+  SamplerOptions options;
+  options.sequences = 90;
+  options.global_batch = 12;  // 3 batches of 4
+  options.micro_batch = options.batch = 4;
+  options.drop_last = true;
+  Sampler sampler(options, {0, 0, 1});
+  EXPECT_EQ(sampler.steps_per_epoch(), 8);  // 22 full batches
+  EXPECT_DOUBLE_EQ(sampler.next().epoch, 3.0 / 22);
+  for (int step = 2; step < 8; ++step) {
+    sampler.next();
+  }
+  const StepDraws last = sampler.next();
+  EXPECT_EQ(last.samples, 4);
+  EXPECT_EQ(last.after, (SamplerState{1, 0, 1}));
+  options.drop_last = false;
+  EXPECT_DOUBLE_EQ(Sampler(options, {0, 0, 1}).next().epoch, 3.0 / 23);
+  // A checkpoint of a run that used the rows at the end of the epoch.
+  options.drop_last = true;
+  EXPECT_EQ(Sampler(options, {0, 89, 1}).next().after, (SamplerState{1, 12, 1}));
 }
 
 TEST(Sampler, GivesEveryRankTheAccumulationsOfTheConfiguration) {

@@ -95,6 +95,21 @@ use_cpu: false
   }
 }
 
+TEST_F(Accelerate, UsesTheParallelismOfAFile) {
+  const Environment sizes =
+      plan({"--config_file",
+            write("distributed_type: FSDP\nnum_processes: 2\nfsdp_config:\n  fsdp_version: 2\n"
+                  "parallelism_config:\n  parallelism_config_cp_size: 2\n")})
+          .environment;
+  EXPECT_THAT(sizes, Contains(Pair("ACCELERATE_USE_PARALLELISM_CONFIG", "true")));
+  EXPECT_THAT(sizes, Contains(Pair("PARALLELISM_CONFIG_CP_SIZE", "2")));
+  EXPECT_THAT(sizes, Contains(Pair("PARALLELISM_CONFIG_TP_SIZE", "1")));
+  const Environment none =
+      plan({"--config_file", write("distributed_type: 'NO'\nparallelism_config: {}\n")})
+          .environment;
+  EXPECT_THAT(none, Not(Contains(Key("ACCELERATE_USE_PARALLELISM_CONFIG"))));
+}
+
 TEST_F(Accelerate, HandsDeepspeedsSettingsOn) {
   const LaunchPlan zero = plan(
       {"--use_deepspeed",

@@ -107,6 +107,43 @@ TEST(Torchrun, ChoosesHowNodesMeet) {
   EXPECT_EQ(dynamic.rendezvous.is_host, true);
   EXPECT_EQ(dynamic.min_nodes, 2);
   EXPECT_EQ(dynamic.max_nodes, 5);
+  EXPECT_EQ(
+      plan_torchrun({"--nnodes=2", "--master-addr=[fe80::1]", "--master-port=7", "x"}, {})
+          .rendezvous.host,
+      "fe80::1");
+}
+
+TEST(Torchrun, HasTheIdThatWasAskedForOnOneNode) {
+  EXPECT_EQ(plan_torchrun({"--rdzv-id", "job7", "x"}, {}).run_id, "job7");
+  EXPECT_EQ(plan_torchrun({"x"}, {{"PET_RDZV_ID", "job8"}}).run_id, "job8");
+  EXPECT_NE(plan_torchrun({"--rdzv-id", "job7", "--standalone", "x"}, {}).run_id, "job7");
+  EXPECT_NE(plan_torchrun({"x"}, {}).run_id, plan_torchrun({"x"}, {}).run_id);
+}
+
+TEST(Torchrun, OneNodeDoesNotMeetAtAPortThatNobodyNamed) {
+  for (const char* word : {"--master-port=0", "--rdzv-endpoint=localhost:0"}) {
+    EXPECT_EQ(plan_torchrun({word, "x"}, {}).rendezvous.kind, RendezvousPoint::Kind::kLocal);
+  }
+  EXPECT_THAT(
+      problem_of({"--nnodes=2", "--master-port=0", "x"}),
+      HasSubstr("a port that all of them know"));
+}
+
+TEST(Torchrun, ReadsTheRendezvousConfAsTorchrunDoes) {
+  const auto conf = [](const std::string& text) {
+    return plan_torchrun(
+               {"--rdzv-backend=c10d", "--rdzv-endpoint=n0:77", "--rdzv-conf=" + text, "x"}, {})
+        .rendezvous;
+  };
+  EXPECT_EQ(conf("join_timeout = 5, last_call_timeout=1").join_timeout, std::chrono::seconds(5));
+  for (const char* word : {"TRUE", "t", "Yes", "1"}) {
+    EXPECT_EQ(conf(std::string("is_host=") + word).is_host, true) << word;
+  }
+  EXPECT_EQ(conf("is_host=F").is_host, false);
+  EXPECT_THAT(
+      problem_of(
+          {"--rdzv-backend=c10d", "--rdzv-endpoint=n0:77", "--rdzv-conf=is_host=maybe", "x"}),
+      HasSubstr("neither true nor false"));
 }
 
 TEST(Torchrun, TellsAllProblemsAtOnce) {

@@ -124,7 +124,8 @@ TEST(Monitor, LogsByItsStrategy) {
       logged(LoggingStrategy::kSteps, false, 4), (Steps{4, 6}));  // the last step is always logged
   EXPECT_EQ(logged(LoggingStrategy::kSteps, true, 4), (Steps{1, 4, 6}));
   EXPECT_EQ(logged(LoggingStrategy::kEpoch, false, 1), (Steps{3, 6}));
-  EXPECT_EQ(logged(LoggingStrategy::kNo, true, 1), (Steps{}));
+  EXPECT_EQ(logged(LoggingStrategy::kNo, true, 1), (Steps{1}));
+  EXPECT_EQ(logged(LoggingStrategy::kNo, false, 1), (Steps{}));
 }
 
 TEST(Monitor, WritesEvaluationsAndResults) {

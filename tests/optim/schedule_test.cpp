@@ -65,11 +65,11 @@ TEST(Schedule, EqualsTransformersAtEveryStep) {
   }
 }
 
-TEST(Schedule, ReducesOnAPlateauAsTorchDoesAndResumesAtAnyPoint) {
+TEST(Schedule, FollowsAMetricAsTransformersDoesAndResumesAtAnyPoint) {
   const nlohmann::json table = golden();
   for (const auto& entry : table["plateaus"]) {
     const ScheduleOptions options{
-        .lr_scheduler_type = "reduce_lr_on_plateau",
+        .lr_scheduler_type = entry["type"],
         .lr_scheduler_kwargs = entry["kwargs"].dump(),
         .learning_rate = table["learning_rate"],
         .total_steps = table["total_steps"]};
@@ -113,8 +113,9 @@ TEST(Schedule, TellsEveryProblemAtOnce) {
   EXPECT_EQ(
       problem_of(options_of("cosin", "")),
       "training.lr_scheduler_type is 'cosin', which is not one of constant, constant_with_warmup, "
-      "cosine, cosine_warmup_with_min_lr, cosine_with_min_lr, cosine_with_restarts, inverse_sqrt, "
-      "linear, polynomial, reduce_lr_on_plateau, warmup_stable_decay. Did you mean 'cosine'?");
+      "cosine, cosine_warmup_with_min_lr, cosine_with_min_lr, cosine_with_restarts, greedy, "
+      "inverse_sqrt, linear, polynomial, reduce_lr_on_plateau, warmup_stable_decay. Did you mean "
+      "'cosine'?");
   EXPECT_EQ(
       problem_of(options_of("cosine", R"({"num_cycle": 2})")),
       "the learning-rate schedule 'cosine': unknown argument num_cycle (its arguments are "

@@ -35,6 +35,7 @@ CASES = {
                                ("apo_zero", 0), ("apo_down", 0), ("discopop", 0), ("sigmoid_norm", 0)]},
     "cut": ({}, "dpo", {"max_length": 20}, OF_PAIRS),
     "dpo of chats": ({}, "dpo", {"max_length": 64}, OF_PAIRS),
+    "ipo of continued chats": ({"objective": "ipo"}, "dpo", {"loss_type": ["ipo"], "max_length": 64}, OF_PAIRS),
     "kto": ({"objective": "kto", "desirable_weight": 3}, "kto", {"desirable_weight": 3.0},
             ["kl", "rewards/chosen", "rewards/rejected", "logps/chosen", "logps/rejected"]),
     "kto apo": ({"objective": "kto", "loss_type": "apo_zero_unpaired"}, "kto", {"loss_type": "apo_zero_unpaired"},
@@ -82,6 +83,10 @@ def runs():
         json.dumps({"prompt": [{"role": "user", "content": row["prompt"]}],
                     **{key: [{"role": "assistant", "content": row[key]}] for key in ("chosen", "rejected")}}) + "\n"
         for row in map(json.loads, pairs)))
+    # Prompts that end with a message of the assistant.
+    (runs.folder / "continued_chats.jsonl").write_text("".join(
+        json.dumps({**row, "prompt": [*row["prompt"], {"role": "assistant", "content": "the"}]}) + "\n"
+        for row in map(json.loads, (runs.folder / "chats.jsonl").read_text().splitlines())))
     yield runs
     program.Preference.tearDownClass()
 
@@ -111,8 +116,8 @@ def tuned_by_trl(runs, kind, arguments, data, folder):
 @pytest.mark.parametrize("name", CASES)
 def test_ten_steps_equal_trl(runs, name):
     ours, kind, theirs, names = CASES[name]
-    is_chat = name.endswith("of chats")
-    data = "chats.jsonl" if is_chat else {"kto": "judged_in_fours.jsonl", "dpo": "pairs.jsonl"}.get(kind, "fitting.jsonl")
+    is_chat = name.endswith("chats")
+    data = name.partition(" of ")[2].replace(" ", "_") + ".jsonl" if is_chat else {"kto": "judged_in_fours.jsonl", "dpo": "pairs.jsonl"}.get(kind, "fitting.jsonl")
     output = name.replace(" ", "_")
     runs.run_ok(
         "train", *(["model.path=reward_model", "task.type=reward_model"] if kind == "reward" else

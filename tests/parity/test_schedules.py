@@ -67,6 +67,12 @@ PLATEAU_CASES = [
     {"patience": 1, "threshold_mode": "abs", "threshold": 0.5, "factor": 0.2},
     {"patience": 1, "threshold_mode": "abs", "mode": "max", "threshold": 0.2, "eps": 1e-4},
 ]
+GREEDY_CASES = [
+    {"patience": 0, "min_lr": 1e-5},
+    {"patience": 1, "factor": 0.5, "min_lr": 5e-5, "max_lr": 4e-4, "warmup": 1, "cooldown": 1},
+    {"patience": 0, "factor": 0.3, "min_lr": 1e-4, "reset_start": 3, "mode": "max", "threshold_mode": "rel", "threshold": 0.01},
+    {"patience": 0, "factor": 0.8, "min_lr": 1e-5, "smooth": True, "window_size": 3},
+]
 
 
 def rates(name, arguments, warmup):
@@ -85,10 +91,10 @@ def rates(name, arguments, warmup):
     return values
 
 
-def plateau_rates(arguments):
+def metric_rates(name, arguments):
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=RATE)
     scheduler = transformers.get_scheduler(
-        "reduce_lr_on_plateau", optimizer, scheduler_specific_kwargs=dict(arguments)
+        name, optimizer, scheduler_specific_kwargs=dict(arguments)
     )
     values = []
     for metric in METRICS:
@@ -106,7 +112,11 @@ def golden():
             for name, kwargs, warmup in CASES
         ],
         "metrics": METRICS,
-        "plateaus": [{"kwargs": kwargs, "rates": plateau_rates(kwargs)} for kwargs in PLATEAU_CASES],
+        "plateaus": [
+            {"type": name, "kwargs": kwargs, "rates": metric_rates(name, kwargs)}
+            for name, cases in (("reduce_lr_on_plateau", PLATEAU_CASES), ("greedy", GREEDY_CASES))
+            for kwargs in cases
+        ],
     }
 
 

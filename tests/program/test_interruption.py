@@ -78,7 +78,7 @@ class Interruption(ProgramTest):
             err = self.stops(self.begin(name, ranks=ranks), name, signal.SIGTERM)
             self.assertEqual(err.count("SIGTERM received: stopping after this step and saving"), 1, err)
             self.run_ok(*self.arguments(name, "resume_from_checkpoint=true", ranks=ranks))
-            self.assertEqual(self.evaluations(name), [2])
+            self.assertEqual(self.evaluations(name), [2, 3])
             self.assertEqual(len(losses(self.folder / name)), 3)
             if ranks == 1:
                 self.assertEqual(losses(self.folder / name), losses(self.folder / "whole"))
@@ -107,7 +107,7 @@ class Interruption(ProgramTest):
             self.assertEqual(code, 0, err)
             state = json.loads((self.folder / name / "checkpoint-2" / "trainer_state.json").read_text())
             self.assertEqual([line for line in state["log_history"] if "eval_loss" in line], [])
-            self.assertEqual(self.evaluations(name), [2])
+            self.assertEqual(self.evaluations(name), [2, 3])
 
     def test_the_last_evaluation_is_left_too_and_what_no_checkpoint_has_is_saved(self):
         more = ["eval_strategy=no", "do_eval=true", "save_strategy=no"]

@@ -98,6 +98,22 @@ class Preference(ProgramTest):
         self.tune("reward_on", *words, "model.path=reward", "max_steps=1")
         told = json.loads(self.run_ok("predict", "--model", "reward", "--text", "x", "use_cpu=true").out)
         self.assertIsInstance(told["prediction"], float)
+        measure = ["eval", "--data", "dev.jsonl", "--json", "data.sequence_length=48", "data.cache_dir=cache", "use_cpu=true"]
+        found = json.loads(self.run_ok(*measure, "--model", "reward", *words[:2]).out)
+        wanted = [line for line in metrics(self.folder / "reward") if "eval_accuracy" in line][-1]
+        for name in ("eval_loss", "eval_accuracy", "eval_margin", "eval_mean_reward"):
+            self.assertAlmostEqual(found[name], wanted[name], delta=1e-5)
+
+    def test_eval_measures_preferences(self):
+        self.tune("simpo", "preference.objective=simpo")
+        measure = ["eval", "--model", "simpo", "--data", "dev.jsonl", "--json", "data.sequence_length=48", "data.cache_dir=cache",
+                   "use_cpu=true", "task.type=preference"]
+        found = json.loads(self.run_ok(*measure, "preference.objective=simpo").out)
+        wanted = [line for line in metrics(self.folder / "simpo") if "eval_loss" in line][-1]
+        for name in ("eval_loss", "eval_rewards/margins", "eval_logps/chosen"):
+            self.assertAlmostEqual(found[name], wanted[name], delta=1e-5)
+        self.assertIn("compares with the model at the start of training", self.run_fails(2, *measure).err)
+        self.assertIn("has no reward head", self.run_fails(2, *measure[:-1], "task.type=reward_model").err)
 
     def test_an_estimate_counts_both_rows_of_a_pair(self):
         def estimate(*words):

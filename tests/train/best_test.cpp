@@ -104,6 +104,24 @@ TEST(BestRule, AMetricThatIsNeverANumberStopsAfterItsPatience) {
   EXPECT_FALSE(rule.stops(best));
 }
 
+TEST(BestRule, TheBestCheckpointIsThatOfTheBestEvaluationWithOne) {
+  const BestRule rule = rule_of("loss");
+  Best best;
+  EXPECT_FALSE(rule.observe_save(best, 1, "checkpoint-1"));  // not evaluated
+  rule.observe(best, 1.0, 2);
+  rule.observe(best, 3.0, 4);
+  EXPECT_TRUE(rule.observe_save(best, 4, "checkpoint-4"));
+  rule.observe(best, NAN, 6);
+  EXPECT_FALSE(rule.observe_save(best, 6, "checkpoint-6"));
+  rule.observe(best, 3.0, 8);
+  EXPECT_FALSE(rule.observe_save(best, 8, "checkpoint-8"));
+  rule.observe(best, 2.0, 10);
+  EXPECT_TRUE(rule.observe_save(best, 10, "checkpoint-10"));
+  EXPECT_EQ(best.step, 2);
+  EXPECT_EQ(best.saved->step, 10);
+  EXPECT_EQ(best.saved->checkpoint, "checkpoint-10");
+}
+
 /// A resumed run restores the best value from its checkpoint and continues counting.
 TEST(BestRule, GoesOnFromWhatACheckpointKept) {
   const BestRule rule = rule_of("loss", 3);

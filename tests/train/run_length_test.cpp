@@ -36,12 +36,27 @@ TEST(RunLength, EvaluationsFollowLoggingWhereNotGiven) {
   EXPECT_EQ(run_length(training, 10).eval_steps, 20);
 }
 
-TEST(RunLength, TellsWhatIsDue) {
-  EXPECT_TRUE(is_due("steps", 3, 6, false));
-  EXPECT_FALSE(is_due("steps", 3, 7, true));
-  EXPECT_TRUE(is_due("epoch", 3, 7, true));
-  EXPECT_FALSE(is_due("epoch", 3, 6, false));
-  EXPECT_FALSE(is_due("no", 1, 1, true));
+TEST(RunLength, AnEvaluationIsDueAtItsIntervalAndAfterTheLastStep) {
+  EXPECT_TRUE(is_due("steps", 3, {.step = 6}));
+  EXPECT_FALSE(is_due("steps", 3, {.step = 7, .epoch_ends = true}));
+  EXPECT_TRUE(is_due("steps", 3, {.step = 7, .run_ends = true}));
+  EXPECT_FALSE(is_due("steps", 0, {.step = 7}));
+  EXPECT_TRUE(is_due("steps", 0, {.step = 7, .run_ends = true}));
+  EXPECT_TRUE(is_due("epoch", 3, {.step = 7, .epoch_ends = true}));
+  EXPECT_FALSE(is_due("epoch", 3, {.step = 6}));
+  EXPECT_TRUE(is_due("epoch", 3, {.step = 6, .run_ends = true}));
+  EXPECT_FALSE(is_due("no", 1, {.step = 1, .epoch_ends = true, .run_ends = true}));
+  EXPECT_FALSE(is_due("best", 1, {.step = 1, .epoch_ends = true, .run_ends = true}));
+}
+
+TEST(RunLength, AnIntervalOfZeroIsLoggingStepsForEvaluationsAndNoneForSaves) {
+  config::TrainingSection training;
+  training.max_steps = 100;
+  training.logging_steps = 20;
+  training.eval_steps = 0;
+  training.save_steps = 0;
+  EXPECT_EQ(run_length(training, 10).eval_steps, 20);
+  EXPECT_EQ(run_length(training, 10).save_steps, 0);
 }
 
 TEST(RunLength, AWholeNumberOfStepsIsNoShare) {

@@ -178,6 +178,28 @@ constexpr KeyRule kFileRules[] = {
     {"ipex_config", kIgnored, "*"},
 };
 
+/// Returns the file without the sections of other distributed types, which accelerate does not
+/// read.
+Value without_leftovers(Value file, const std::string& type, std::vector<std::string>& warnings) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kSections{{
+      {"deepspeed_config", "DEEPSPEED"},
+      {"fsdp_config", "FSDP"},
+      {"megatron_lm_config", "MEGATRON_LM"},
+  }};
+  for (const auto& [section, owner] : kSections) {
+    const Value* const found = file.find(section);
+    if (found == nullptr || type == owner) {
+      continue;
+    }
+    if (!found->entries.empty()) {
+      warnings.push_back(fmt::format(
+          "{} ({}) has no effect: distributed_type is {}", section, describe(found->origin), type));
+    }
+    file.erase(section);
+  }
+  return file;
+}
+
 }  // namespace
 
 bool is_accelerate(const Value& tree) {
@@ -188,8 +210,16 @@ Value accelerate_settings(
     const Value& file, Problems& problems, std::vector<std::string>& warnings) {
   Value settings = Value::map(file.origin);
   const RuleTarget target{settings, problems, warnings, ""};
-  apply_rules(kFileRules, file, "", target);
-  // Reads deepspeed_config only if distributed_type is DEEPSPEED; otherwise the key is a leftover.
+  const Value* const kind = file.find("distributed_type");
+  const std::string type = kind == nullptr ? "" : upper_case(kind->text);
+  apply_rules(
+      kFileRules, type.empty() ? file : without_leftovers(file, type, warnings), "", target);
+  // Stages that accelerate's plugins use without a setting.
+  const bool has_file = settings.find(Path{"training", "deepspeed"}) != nullptr;
+  const bool has_stage = settings.find(Path{"parallel", "zero_stage"}) != nullptr;
+  if (!has_stage && (type == "FSDP" || (type == "DEEPSPEED" && !has_file))) {
+    target.set("parallel.zero_stage", type == "FSDP" ? "3" : "2", *kind);
+  }
   return settings;
 }
 

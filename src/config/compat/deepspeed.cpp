@@ -265,6 +265,7 @@ class DeepspeedReader {
       } else if (name != "adam" && name != "adamw") {
         problem("optimizer.type", *type, "is not supported", "use AdamW");
       }
+      warn_of_optimizer(*type);
     }
     copy("optimizer.params.lr", "training.learning_rate");
     copy("optimizer.params.eps", "training.adam_epsilon");
@@ -276,6 +277,48 @@ class DeepspeedReader {
         merge_at(settings_, {"training", "adam_beta1"}, betas->items[0]);
         merge_at(settings_, {"training", "adam_beta2"}, betas->items[1]);
       }
+    }
+  }
+
+  /// Warns where DeepSpeed's optimizer would have other values: it decays every parameter, and it
+  /// has defaults of its own for what its section lacks ("auto" is not lacking).
+  void warn_of_optimizer(const Value& type) {
+    const std::string section = "optimizer.params.";
+    const Value* const decay = at(section + "weight_decay");
+    if (decay != nullptr && to_double(decay->text).value_or(0) != 0) {
+      context_.warnings.push_back(fmt::format(
+          "DeepSpeed's {}weight_decay ({}) does not apply to biases and norms; DeepSpeed decays "
+          "all "
+          "parameters",
+          section,
+          describe(decay->origin)));
+    }
+    struct Figure {
+      const char* name;
+      const char* key;
+      double of_deepspeed;
+    };
+    constexpr Figure kFigures[] = {
+        {"lr", "training.learning_rate", 1e-3},
+        {"betas", "training.adam_beta1", 0.9},
+        {"betas", "training.adam_beta2", 0.999},
+        {"eps", "training.adam_epsilon", 1e-8},
+        {"weight_decay", "training.weight_decay", 0}};
+    std::vector<std::string> others;
+    for (const Figure& figure : kFigures) {
+      const Value* const value = context_.tree.find(split_path(figure.key));
+      const bool lacks = file_.find(split_path(section + figure.name)) == nullptr;
+      if (lacks && value != nullptr &&
+          to_double(value->text).value_or(figure.of_deepspeed) != figure.of_deepspeed) {
+        others.push_back(
+            fmt::format("{} ({}; DeepSpeed {:g})", figure.key, value->text, figure.of_deepspeed));
+      }
+    }
+    if (!others.empty()) {
+      context_.warnings.push_back(fmt::format(
+          "DeepSpeed's optimizer ({}) lacks values that are then taken from the configuration: {}",
+          describe(type.origin),
+          fmt::join(others, ", ")));
     }
   }
 

@@ -104,7 +104,7 @@ constexpr KeyRule kFsdpRules[] = {
 };
 
 void read_shard_size(const RuleTarget& target, const std::string&, const Value& value) {
-  if (!is_one(value)) {
+  if (!is_one(value) && target.settings.find(Path{"parallel", "zero_stage"}) == nullptr) {
     target.set("parallel.zero_stage", "3", value);
   }
 }

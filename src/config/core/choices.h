@@ -55,8 +55,10 @@ inline constexpr std::string_view kSchedules[] = {
     "constant_with_warmup",
     "inverse_sqrt",
     "cosine_with_min_lr",
+    "cosine_warmup_with_min_lr",
     "warmup_stable_decay",
-    "reduce_lr_on_plateau"};
+    "reduce_lr_on_plateau",
+    "greedy"};
 inline constexpr std::string_view kStrategies[] = {"no", "steps", "epoch"};
 inline constexpr std::string_view kLogLevels[] = {
     "debug", "info", "warning", "error", "critical", "passive"};

@@ -36,7 +36,8 @@ struct KeyRule {
     kIgnored,  // accepted without effect; a warning explains why
     kRefused,  // reported as a problem: changes the result, but is not supported
   };
-  enum class Takes { kValue, kSwitch };  // kSwitch: --name without a value means true
+  /// kSwitch: --name without a value means true. kList: --name accepts several values.
+  enum class Takes { kValue, kSwitch, kList };
   using Read = void (*)(const RuleTarget& target, const std::string& name, const Value& value);
 
   std::string_view name;  // "zero_optimization.overlap_comm"; a section's rule covers all its keys

@@ -14,12 +14,13 @@ bool is_default(const Value& value) {
   return value.origin.source == Origin::Source::kDefault;
 }
 
-/// Replaces `to` with `from` if `from` belongs to a later layer.
+/// Replaces `to` with `from` if `from` belongs to a later layer. Two values of the same layer must
+/// be equal: transformers writes some arguments under their old and their new name.
 void take_later(
     const std::string& key, const std::string& other, Value& to, Value from, Problems& problems) {
   if (is_default(to) || from.origin.order > to.origin.order) {
     merge(to, std::move(from));
-  } else if (from.origin.order == to.origin.order) {
+  } else if (from.origin.order == to.origin.order && to_text(from) != to_text(to)) {
     problems.add(
         key,
         to.origin,

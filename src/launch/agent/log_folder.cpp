@@ -54,6 +54,7 @@ LogFolder::LogFolder(const LogPlan& plan, const std::string& run_id) : plan_(pla
     temporary_ = make_unique((temporary_folder() / "torchelastic_XXXXXX").string());
     base = temporary_;
   } else {
+    base = fs::absolute(base);  // workers may change their directory
     create_folders(base, ErrorKind::kEnvironment);
   }
   // The user chooses the run id, so replace characters that are unsafe in a file name.

@@ -154,7 +154,7 @@ void check_options(Options& options) {
           fmt::format("--{} is not supported: this launcher starts CPU and GPU jobs", name));
     }
   }
-  if (options.flag("use-parallelism-config") &&
+  if (options.given("use-parallelism-config") &&
       !(options.flag("use-fsdp") && options.text("fsdp-version") == "2")) {
     options.problem("--use-parallelism-config requires --use-fsdp and --fsdp-version 2");
   }

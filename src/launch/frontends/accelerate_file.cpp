@@ -87,6 +87,9 @@ class ConfigFile {
       if (other == other_top_keys().end()) {
         take(entry.name, dashed(entry.name), entry.value);
       } else if (other->second == TopKey::kSection) {
+        if (entry.name == "parallelism_config" && !entry.value.entries.empty()) {
+          options_.set_default("use-parallelism-config", "1");  // as accelerate does
+        }
         for (const config::Entry& inner : entry.value.entries) {
           if (!inner.value.is_null()) {
             if (entry.name == "deepspeed_config") {

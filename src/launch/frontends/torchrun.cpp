@@ -147,13 +147,18 @@ void plan_torchrun_rendezvous(Options& options, const Environment& environment, 
   const bool alone =
       backend == "static" && endpoint.empty() && !options.set("master-port") && plan.max_nodes == 1;
   if (options.flag("standalone") || alone) {
-    plan.run_id = random_id();
+    if (options.flag("standalone") || !options.set("rdzv-id")) {
+      plan.run_id = random_id();
+    }
     plan.min_nodes = plan.max_nodes = 1;
     return;
   }
   if (backend == "static") {
     rendezvous.kind = RendezvousPoint::Kind::kStatic;
     rendezvous.host = options.text("master-addr");
+    if (rendezvous.host.starts_with('[') && rendezvous.host.ends_with(']')) {  // IPv6
+      rendezvous.host = rendezvous.host.substr(1, rendezvous.host.size() - 2);
+    }
     rendezvous.port = options.set("master-port")
                           ? static_cast<int>(options.integer("master-port", 0))
                           : kStaticPort;
@@ -161,6 +166,11 @@ void plan_torchrun_rendezvous(Options& options, const Environment& environment, 
       const Endpoint parsed = parse_endpoint(endpoint);
       rendezvous.host = parsed.host;
       rendezvous.port = parsed.port >= 0 ? parsed.port : rendezvous.port;
+    }
+    if (rendezvous.port == 0 && plan.max_nodes == 1) {
+      rendezvous.kind = RendezvousPoint::Kind::kLocal;
+    } else if (rendezvous.port == 0) {
+      options.problem("port 0: nodes can only meet at a port that all of them know");
     }
     if (rendezvous.node_rank >= plan.max_nodes) {
       options.problem(fmt::format(

@@ -19,6 +19,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/nearest.h"
+#include "base/text.h"
 #include "launch/plan/devices.h"
 #include "launch/system/network.h"
 #include "launch/system/process.h"
@@ -153,6 +154,27 @@ std::vector<int> signals_for(Options& options, const std::string& text) {
   return result;
 }
 
+namespace {
+
+std::string without_blanks(std::string text) {
+  text.erase(0, std::min(text.find_first_not_of(" \t"), text.size()));
+  text.erase(text.find_last_not_of(" \t") + 1);
+  return text;
+}
+
+/// Reads a boolean as torchrun does. Returns nullopt for other words.
+std::optional<bool> boolean_of(const std::string& text) {
+  const std::string word = lower_case(text);
+  constexpr std::array kYes{"1", "true", "t", "yes", "y"};
+  constexpr std::array kNo{"0", "false", "f", "no", "n"};
+  if (std::ranges::find(kYes, word) != kYes.end()) {
+    return true;
+  }
+  return std::ranges::find(kNo, word) != kNo.end() ? std::optional(false) : std::nullopt;
+}
+
+}  // namespace
+
 void apply_rendezvous_conf(Options& options, const std::string& text, RendezvousPoint& rendezvous) {
   static const std::vector<std::string> known{
       "join_timeout",
@@ -170,19 +192,23 @@ void apply_rendezvous_conf(Options& options, const std::string& text, Rendezvous
       "rank"};
   for (const std::string& part : split(text, ',')) {
     const size_t equals = part.find('=');
-    const std::string key = part.substr(0, equals);
-    if (equals == std::string::npos || equals + 1 == part.size()) {
+    const std::string key = without_blanks(part.substr(0, equals));
+    const std::string value =
+        equals == std::string::npos ? "" : without_blanks(part.substr(equals + 1));
+    if (value.empty()) {
       options.problem(fmt::format("--rdzv-conf {}: '{}' has no value", text, part));
       continue;
     }
-    const std::string value = part.substr(equals + 1);
     if (std::find(known.begin(), known.end(), key) == known.end()) {
       options.problem(
           fmt::format("--rdzv-conf: unknown key '{}'.{}", key, did_you_mean(key, known)));
     } else if (key == "store_type" && value != "tcp") {
       options.problem("--rdzv-conf store_type: only tcp is supported");
     } else if (key == "is_host") {
-      rendezvous.is_host = value == "1" || value == "true" || value == "True" || value == "yes";
+      rendezvous.is_host = boolean_of(value);
+      if (!rendezvous.is_host) {
+        options.problem(fmt::format("--rdzv-conf is_host={}: neither true nor false", value));
+      }
     } else if (key != "store_type") {
       double number = 0;
       const char* end = value.data() + value.size();
