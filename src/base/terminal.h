@@ -1,4 +1,4 @@
-// Abilities of the terminal behind a file descriptor.
+// Capabilities of the terminal of a file descriptor.
 #pragma once
 
 namespace lockstep {

@@ -49,10 +49,10 @@ void rotate_checkpoints(
 /// Decides which checkpoints a rotation removes. It is asked for each checkpoint, newest first.
 class Rotation {
  public:
-  /// `kept` is the number of listed checkpoints that are kept whatever their age.
+  /// `kept` is the number of listed checkpoints that are never removed for their age.
   Rotation(int64_t limit, int64_t kept) : limit_(limit), kept_(kept) {}
   /// `whole`: all files have their full size. `is_kept`: the checkpoint is one of those that are
-  /// kept whatever their age.
+  /// never removed for their age.
   bool removes(bool whole, bool is_kept);
 
  private:

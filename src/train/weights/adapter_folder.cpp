@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Returns true for a folder with an adapter and no model. Some trainers save the base's
-/// config.json beside the adapter.
+/// config.json in the same folder.
 bool has_only_adapter(const fs::path& folder) {
   return fs::exists(folder / model::kAdapterConfigName) &&
          !fs::exists(folder / "model.safetensors") &&
