@@ -109,7 +109,7 @@ TEST(Launch, WritesTorchrunsLogFolder) {
   ASSERT_EQ(files.size(), 4U);
   for (const auto& file : files) {
     EXPECT_TRUE(std::regex_match(
-        file.string(), std::regex("[-0-9a-f]{36}_\\w{6}/attempt_0/[01]/std(out|err)\\.log")))
+        file.string(), std::regex("job_1_\\w{6}/attempt_0/[01]/std(out|err)\\.log")))
         << file;
   }
   EXPECT_EQ(read_file(folder.path() / files[3]), "out 1\n");

@@ -132,7 +132,7 @@ TEST(DistributedSampler, SaysWhatIsWrong) {
     }
     return "";
   };
-  EXPECT_THAT(message(4, of_rank(2, 2)), HasSubstr("rank 2 of 2 ranks"));
+  EXPECT_THAT(message(4, of_rank(2, 2)), HasSubstr("rank 2 is out of range for 2 ranks"));
   Options drop = of_rank(0, 3);
   drop.remainder = Options::Remainder::kDrop;
   EXPECT_THAT(message(2, drop), HasSubstr("2 samples for 3 ranks"));

@@ -174,7 +174,7 @@ TEST(Float8Linears, WhatCannotBeRoundedIsRefusedWithTheReason) {
         pack_linears(*model, packing);
         round_linears(*model, {});
       }),
-      HasSubstr("model.layers.1.mlp.up_proj are packed"));
+      HasSubstr("model.layers.1.mlp.up_proj are quantized"));
   const model::ModelConfig experts = model::parse_model_config(
       R"({"model_type": "mixtral", "vocab_size": 31, "hidden_size": 16, "intermediate_size": 8,
           "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 4,

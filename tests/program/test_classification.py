@@ -51,7 +51,7 @@ class Classification(ProgramTest):
         self.assertEqual(len(wanted), 41)
         self.assertEqual(one.out, (self.folder / "one" / "classification_report.txt").read_text())
         counted = [[line[name] for line in metrics(self.folder / "one") if name in line] for name in ("train_accuracy", "train_loss", "accuracy")]
-        self.assertEqual([len(each) for each in counted], [2, 2, 14])  # an epoch of nine steps, and five steps of the next
+        self.assertEqual([len(each) for each in counted], [3, 3, 14])  # after nine steps, after five of the next epoch, and of the final model
         # Accuracy is counted during the steps: 107 rows in nine steps, the last of which has 11.
         rows = [12] * 8 + [11]
         self.assertAlmostEqual(counted[0][0], sum(a * b for a, b in zip(counted[2], rows)) / 107, delta=1e-6)

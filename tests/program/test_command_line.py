@@ -54,7 +54,7 @@ class Help(ProgramTest):
         told = self.run_fails(2, "generate", "--model", "m", "--max-tokens", "5").err
         self.assertIn("unknown option --max-tokens. Did you mean '--max-new-tokens'?", told)
         self.assertNotIn("Did you mean", self.run_fails(2, "train", "--dtype", "bfloat16").err)
-        self.assertIn("Did you mean '--lora.r'?", self.run_fails(2, "train", "--lora_r", "8").err)
+        self.assertIn("Did you mean '--lora.r'?", self.run_fails(2, "train", "--lora.rr", "8").err)
 
 
 @long

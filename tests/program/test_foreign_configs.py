@@ -99,7 +99,7 @@ class Rows(ProgramTest):
     def test_positions_beyond_the_models_are_warned_of(self):
         (self.folder / "llama.json").write_text(json.dumps(LLAMA))
         told = self.dry("model.path=llama.json", "data.sequence_length=128").err
-        self.assertIn("data.sequence_length=128 exceeds the model's max_position_embeddings=64", told)
+        self.assertIn("data.sequence_length=128 exceeds the model's 64 positions (max_position_embeddings)", told)
         self.assertNotIn("max_position_embeddings", self.dry("model.path=llama.json", "data.sequence_length=64").err)
 
 
