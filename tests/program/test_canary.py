@@ -48,7 +48,9 @@ class Search(unittest.TestCase):
 
     def test_arguments(self):
         seen = canary.Arguments()
-        with subprocess.Popen([sys.executable, "-c", "input()", canary.value("HF_TOKEN")], stdin=subprocess.PIPE) as process:
+        words = [sys.executable, "-c", "print(flush=True); input()", canary.value("HF_TOKEN")]
+        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            process.stdout.readline()  # Popen returns before /proc has the arguments
             seen.look()
             process.communicate(b"\n")
         self.assertIn(f"the arguments of process {process.pid}", "\n".join(seen.stop()))
