@@ -85,7 +85,7 @@ class Hints(ProgramTest):
             "model_type": "llama", "vocab_size": 512, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1,
             "num_attention_heads": 2, "max_position_embeddings": 16}))
         words = ["model.path=llama.json", "data.sequence_length=32"]
-        self.assertIn("sequences of 32 tokens are longer than the model's 16 positions", self.train("far", *words, steps=1).err)
+        self.assertIn("data.sequence_length=32 exceeds the model's 16 positions", self.train("far", *words, steps=1).err)
         self.assertNotIn("positions", self.train("near", words[0], "data.sequence_length=16", steps=1).err)
 
 
