@@ -28,7 +28,7 @@ struct SamplerOptions {
   int64_t ranks = 1;         // data-parallel size
   SampleOrder order = SampleOrder::kRandom;
   DrawLengths lengths = nullptr;  // of all sequences; only for kGroupedByLength
-  int64_t batch = 0;       // sequences of one micro-batch, over all ranks; 0: global_batch
+  int64_t batch = 0;              // sequences of one micro-batch, over all ranks; 0: global_batch
   bool drop_last = false;  // dataloader_drop_last: skip the last batch of an epoch if it is short
   /// Sources of a mixture, in the order in which their sequences make up `sequences`. Samples are
   /// drawn according to the sources' weights (data/mixture.h). Each source has its own random
