@@ -159,9 +159,13 @@ TEST(Communicator, WhatGoesOverTheWireIsWhatTheObserverIsTold) {
   constexpr int64_t kElements = 4 << 20;
   constexpr int kRanks = 2;
   for (const bool gathers : {true, false}) {
-    int64_t least = std::numeric_limits<int64_t>::max();  // other processes use the interface too
+    int64_t least = std::numeric_limits<int64_t>::max();
     std::atomic<int64_t> told = 0;
-    for (int attempt = 0; attempt < 10; ++attempt) {
+    const auto is_close = [&] {
+      return static_cast<double>(least) <= 1.1 * static_cast<double>(told);
+    };
+    // Other processes use the interface too, so the measurement is repeated until they are quiet.
+    for (int attempt = 0; attempt < 60 && (attempt == 0 || !is_close()); ++attempt) {
       told = 0;
       run_ranks({.size = kRanks, .shared_memory = false}, [&](Communicator& group) {
         Tensor whole = torch::ones({kElements}), part = torch::ones({kElements / kRanks});
@@ -178,7 +182,7 @@ TEST(Communicator, WhatGoesOverTheWireIsWhatTheObserverIsTold) {
     }
     EXPECT_EQ(told, kElements * 4);  // each of two ranks sends half of it
     EXPECT_GE(least, told);
-    EXPECT_LE(static_cast<double>(least), 1.1 * static_cast<double>(told));
+    EXPECT_TRUE(is_close()) << least << " bytes instead of " << told;
   }
 }
 
