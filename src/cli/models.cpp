@@ -28,7 +28,7 @@ struct Preset {
   double parameters = 0, active = 0;  // active: those that a token uses
 };
 
-/// What the program can do with a family, as its first preset shows.
+/// Capabilities of a model family, determined with its first preset.
 struct Capabilities {
   std::string family, kind;
   std::vector<std::string> lora_targets;  // default target modules

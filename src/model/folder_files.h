@@ -10,7 +10,7 @@
 
 namespace lockstep::model {
 
-/// How a file of a model folder is treated.
+/// Treatment of a file in a model folder.
 enum class FileUse {
   kUsed,               // it is read
   kKept,               // not read, but copied to model folders that are saved

@@ -1,5 +1,5 @@
-// Counter-based dropout: CPU loops, CUDA kernel, and an implementation with tensor operations,
-// which also generates noise.
+// Counter-based dropout and noise: CPU loops, CUDA kernel, and an implementation with tensor
+// operations.
 #include "ops/dropout.h"
 
 #include <algorithm>

@@ -182,7 +182,7 @@ TEST(Communicator, WhatGoesOverTheWireIsWhatTheObserverIsTold) {
     }
     EXPECT_EQ(told, kElements * 4);  // each of two ranks sends half of it
     EXPECT_GE(least, told);
-    EXPECT_TRUE(is_close()) << least << " bytes instead of " << told;
+    EXPECT_TRUE(is_close()) << "measured " << least << " bytes, expected " << told;
   }
 }
 

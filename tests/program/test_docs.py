@@ -1,12 +1,11 @@
 """Runs every command in the documentation: the ```sh blocks of each page, in order, in a separate folder for each page.
 
-The folder contains the files that `lockstep sample --examples` writes, which stand for the reader's own; `lockstep` is on the PATH. `make`
-is replaced by a script that only checks that the target exists, because CI runs the targets. `ssh` is replaced by a script that runs its
-command on this machine. The commands of a "```sh machines" block are those that a user runs on every machine; the test runs each as two
-nodes at once, on addresses of this machine.
+Each folder starts with the files that `lockstep sample --examples` writes. `lockstep` is on the PATH. A script replaces `make` and only
+checks that the target exists, because CI runs the targets. Another script replaces `ssh` and runs its command on this machine. Users run
+the commands of a "```sh machines" block on every machine; the test runs each as two nodes at once, on addresses of this machine.
 
-The tutorials run in one folder, in order. A ```text block after commands shows parts of their output: each of its lines must occur in the
-output, in this order, with any numbers in place of those that have a decimal point.
+The tutorials run in one folder, in order. A ```text block after commands shows parts of their output. Its lines must occur in the output
+in this order. Numbers with a decimal point may differ.
 """
 
 import os

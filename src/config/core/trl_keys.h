@@ -1,5 +1,5 @@
-// Names of TRL's SFTConfig, DPOConfig, KTOConfig, RewardConfig, ModelConfig and ScriptArguments,
-// which are accepted as flags and keys.
+// Accepted flags and keys of TRL's SFTConfig, DPOConfig, KTOConfig, RewardConfig, ModelConfig and
+// ScriptArguments.
 #pragma once
 
 #include <string_view>
